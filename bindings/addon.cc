@@ -1,0 +1,76 @@
+#include "objects.h"
+
+namespace dualpath::bindings {
+
+// {constants: {...}, sizes: {...}, fields: {"dp_descriptor.op": [offset, bytes], ...}}
+Napi::Value describe_abi(const Napi::CallbackInfo& info) {
+  const Napi::Env env = info.Env();
+  Napi::Object fields = Napi::Object::New(env);
+#define DP_FIELD(type, name)                                                       \
+  {                                                                                \
+    Napi::Array place = Napi::Array::New(env, 2);                                  \
+    place.Set(0u, static_cast<double>(offsetof(type, name)));                      \
+    place.Set(1u, static_cast<double>(sizeof(static_cast<type*>(nullptr)->name))); \
+    fields.Set(#type "." #name, place);                                            \
+  }
+  DP_FIELD(dp_wait, counter)
+  DP_FIELD(dp_wait, counter_step) DP_FIELD(dp_wait, value_step) DP_FIELD(dp_wait, skip_steps) DP_FIELD(
+      dp_wait, value) DP_FIELD(dp_signal, counter) DP_FIELD(dp_signal, mode) DP_FIELD(dp_signal, remote)
+      DP_FIELD(dp_signal, counter_step) DP_FIELD(dp_signal, value) DP_FIELD(dp_descriptor, op) DP_FIELD(
+          dp_descriptor, traffic_class) DP_FIELD(dp_descriptor, flags) DP_FIELD(dp_descriptor, program)
+          DP_FIELD(dp_descriptor, tag) DP_FIELD(dp_descriptor, peer) DP_FIELD(dp_descriptor, src_geometry)
+              DP_FIELD(dp_descriptor, dst_geometry) DP_FIELD(dp_descriptor, src_list) DP_FIELD(
+                  dp_descriptor, dst_list) DP_FIELD(dp_descriptor, list_count)
+                  DP_FIELD(dp_descriptor, first_block) DP_FIELD(dp_descriptor, token_begin) DP_FIELD(
+                      dp_descriptor, token_end) DP_FIELD(dp_descriptor, first_layer)
+                      DP_FIELD(dp_descriptor, layer_count) DP_FIELD(dp_descriptor, window_end) DP_FIELD(
+                          dp_descriptor, wait) DP_FIELD(dp_descriptor, signal) DP_FIELD(dp_record, kind)
+                          DP_FIELD(dp_record, op) DP_FIELD(dp_record, step) DP_FIELD(
+                              dp_record, program) DP_FIELD(dp_record, tag) DP_FIELD(dp_record, status)
+                              DP_FIELD(dp_record, error_index) DP_FIELD(dp_record, error_block) DP_FIELD(
+                                  dp_record, bytes_moved) DP_FIELD(dp_record, submitted_ns)
+                                  DP_FIELD(dp_record, finished_ns) DP_FIELD(dp_record, error_errno) DP_FIELD(
+                                      dp_ring_index, head) DP_FIELD(dp_ring_index,
+                                                                    tail) DP_FIELD(dp_ring_index, sleeping)
+                                      DP_FIELD(dp_door_header, submission_entries) DP_FIELD(
+                                          dp_door_header,
+                                          completion_entries) DP_FIELD(dp_door_header, counter_entries)
+                                          DP_FIELD(dp_door_header, slot_entries)
+                                              DP_FIELD(dp_door_header, key_entries)
+                                                  DP_FIELD(dp_door_header, submission_offset)
+                                                      DP_FIELD(dp_door_header, completion_offset)
+                                                          DP_FIELD(dp_door_header, counter_offset)
+                                                              DP_FIELD(dp_door_header, slot_offset)
+                                                                  DP_FIELD(dp_door_header, key_offset)
+                                                                      DP_FIELD(dp_door_header, submission)
+                                                                          DP_FIELD(dp_door_header, completion)
+#undef DP_FIELD
+                                                                              Napi::Object out =
+                                                                                  Napi::Object::New(env);
+  out.Set("fields", fields);
+  out.Set("version", DP_ABI_VERSION);
+  out.Set("magic", DP_ABI_MAGIC);
+  out.Set("descriptorBytes", static_cast<double>(sizeof(dp_descriptor)));
+  out.Set("recordBytes", static_cast<double>(sizeof(dp_record)));
+  return out;
+}
+
+namespace {
+
+Napi::Object init(Napi::Env env, Napi::Object exports) {
+  ArenaObject::define(env, exports);
+  RateLinkObject::define(env, exports);
+  StoreObject::define(env, exports);
+  RuntimeObject::define(env, exports);
+  EngineObject::define(env, exports);
+  BlockPoolObject::define(env, exports);
+  KvSeedsObject::define(env, exports);
+  EmulatedGpuObject::define(env, exports);
+  exports.Set("describeAbi", Napi::Function::New(env, describe_abi));
+  return exports;
+}
+
+NODE_API_MODULE(dualpath, init)
+
+}  // namespace
+}  // namespace dualpath::bindings

@@ -1,0 +1,96 @@
+// Arguments in, errors out. Options arrive as plain objects that the TypeScript side has checked; what
+// is wrong all the same throws a TypeError with the name of the option.
+#pragma once
+#include <napi.h>
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+
+#include "core/status.h"
+
+namespace dualpath::bindings {
+
+inline constexpr double kMaxSafeInteger = 9007199254740991.0;
+
+// Throws a JavaScript Error with `code` and `errno`; src/binding turns it into a DualPathError.
+inline void throw_status(Napi::Env env, const Status& status) {
+  Napi::Error error = Napi::Error::New(env, status.message);
+  error.Set("code", Napi::String::New(env, status.code));
+  error.Set("errno", Napi::Number::New(env, status.sys_errno));
+  error.ThrowAsJavaScriptException();
+}
+
+inline void throw_argument(Napi::Env env, const char* name, const char* expected) {
+  throw_status(env, Status::error("INVALID_ARGUMENT", std::string(name) + ": " + expected + " expected"));
+}
+
+// Reads options one by one; after the first wrong one `ok()` is false and an exception is pending.
+class Options {
+ public:
+  Options(Napi::Env env, Napi::Value value) : env_(env) {
+    if (!value.IsObject()) {
+      fail("options", "an object");
+    } else {
+      object_ = value.As<Napi::Object>();
+    }
+  }
+
+  bool ok() const { return ok_; }
+  bool has(const char* name) { return ok_ && !object_.Get(name).IsUndefined(); }
+  Napi::Value get(const char* name) { return ok_ ? object_.Get(name) : env_.Undefined(); }
+
+  uint64_t u64(const char* name, uint64_t fallback = 0, uint64_t most = 9007199254740991u) {
+    if (!has(name)) return fallback;
+    const Napi::Value value = object_.Get(name);
+    const double number = value.IsNumber() ? value.As<Napi::Number>().DoubleValue() : -1;
+    if (!(number >= 0) || number > static_cast<double>(most) || std::floor(number) != number) {
+      fail(name, "a whole number within its range");
+      return fallback;
+    }
+    return static_cast<uint64_t>(number);
+  }
+  uint32_t u32(const char* name, uint32_t fallback = 0) {
+    return static_cast<uint32_t>(u64(name, fallback, UINT32_MAX));
+  }
+  bool boolean(const char* name, bool fallback) {
+    return has(name) ? object_.Get(name).ToBoolean() : fallback;
+  }
+  std::string string(const char* name) {
+    const Napi::Value value = get(name);
+    if (!value.IsString()) {
+      fail(name, "a string");
+      return {};
+    }
+    return value.As<Napi::String>();
+  }
+  template <typename Wrapped>
+  Wrapped* wrapped(const char* name) {
+    if (!has(name) || object_.Get(name).IsNull()) return nullptr;
+    const Napi::Value value = object_.Get(name);
+    if (!value.IsObject()) {
+      fail(name, "an object of this package");
+      return nullptr;
+    }
+    return Wrapped::Unwrap(value.As<Napi::Object>());
+  }
+
+  void fail(const char* name, const char* expected) {
+    if (ok_) throw_argument(env_, name, expected);
+    ok_ = false;
+  }
+
+ private:
+  Napi::Env env_;
+  Napi::Object object_;
+  bool ok_ = true;
+};
+
+// A count as a JavaScript number. Beyond 2^53 (9 petabytes) it reads as Infinity rather than as a value that
+// is nearly right.
+inline Napi::Value number(Napi::Env env, uint64_t value) {
+  const double exact = static_cast<double>(value);
+  return Napi::Number::New(env, exact <= kMaxSafeInteger ? exact : HUGE_VAL);
+}
+
+}  // namespace dualpath::bindings

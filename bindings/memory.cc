@@ -1,0 +1,159 @@
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "objects.h"
+
+namespace dualpath::bindings {
+
+// Arena
+
+void ArenaObject::define(Napi::Env env, Napi::Object exports) {
+  exports.Set("Arena", DefineClass(env, "Arena",
+                                   {InstanceMethod<&ArenaObject::facts>("facts"),
+                                    InstanceMethod<&ArenaObject::buffer>("buffer")}));
+}
+
+ArenaObject::ArenaObject(const Napi::CallbackInfo& info) : Napi::ObjectWrap<ArenaObject>(info) {
+  Options options(info.Env(), info[0]);
+  ArenaOptions wanted;
+  wanted.name = options.string("name");
+  wanted.bytes = options.u64("bytes");
+  wanted.kind = options.boolean("emulatedHbm", false) ? ArenaKind::kEmulatedHbm : ArenaKind::kHost;
+  wanted.huge_pages = options.boolean("hugePages", true);
+  const std::string lock = options.has("lock") ? options.string("lock") : "try";
+  wanted.lock = lock == "require" ? LockPolicy::kRequire
+                : lock == "none"  ? LockPolicy::kNone
+                                  : LockPolicy::kTry;
+  if (!options.ok()) return;
+  const Status status = Arena::create(wanted, &arena_);
+  if (!status.ok()) throw_status(info.Env(), status);
+}
+
+Napi::Value ArenaObject::facts(const Napi::CallbackInfo& info) {
+  Napi::Object facts = Napi::Object::New(info.Env());
+  facts.Set("bytes", number(info.Env(), arena_->bytes()));
+  facts.Set("hugePages", arena_->huge());
+  facts.Set("locked", arena_->locked());
+  facts.Set("kind", arena_->kind() == ArenaKind::kHost ? "host" : "emulated-hbm");
+  return facts;
+}
+
+// The whole arena as one ArrayBuffer, wrapped once; the arena lives as long as the buffer.
+Napi::Value ArenaObject::buffer(const Napi::CallbackInfo& info) {
+  if (buffer_.IsEmpty()) {
+    auto* owner = new std::shared_ptr<Arena>(arena_);
+    Napi::ArrayBuffer whole = Napi::ArrayBuffer::New(
+        info.Env(), arena_->base(), arena_->bytes(),
+        [](Napi::Env, void*, std::shared_ptr<Arena>* kept) { delete kept; }, owner);
+    if (info.Env().IsExceptionPending()) return info.Env().Undefined();
+    buffer_ = Napi::Weak(whole);
+    return whole;
+  }
+  Napi::ArrayBuffer whole = buffer_.Value();
+  if (!whole.IsEmpty()) return whole;
+  buffer_.Reset();
+  return buffer(info);
+}
+
+// RateLink: links of one name are one link, across the workers of the process, as a NIC is.
+
+namespace {
+
+struct Links {
+  std::mutex mutex;
+  std::map<std::string, std::weak_ptr<RateLink>> by_name;
+};
+
+Links& links() {
+  static Links& instance = *new Links();
+  return instance;
+}
+
+}  // namespace
+
+void RateLinkObject::define(Napi::Env env, Napi::Object exports) {
+  exports.Set("RateLink",
+              DefineClass(env, "RateLink", {InstanceMethod<&RateLinkObject::statistics>("statistics")}));
+}
+
+RateLinkObject::RateLinkObject(const Napi::CallbackInfo& info) : Napi::ObjectWrap<RateLinkObject>(info) {
+  Options options(info.Env(), info[0]);
+  const std::string name = options.string("name");
+  const uint64_t rate = options.u64("bytesPerS");
+  if (!options.ok()) return;
+  std::lock_guard lock(links().mutex);
+  auto& entry = links().by_name[name];
+  link_ = entry.lock();
+  if (link_ == nullptr) {
+    link_ = std::make_shared<RateLink>(name, rate);
+    entry = link_;
+  } else if (link_->bytes_per_s() != rate) {
+    throw_status(info.Env(), Status::error("INVALID_ARGUMENT", "link '" + name + "' has " +
+                                                                   std::to_string(link_->bytes_per_s()) +
+                                                                   " B/s already, " + std::to_string(rate) +
+                                                                   " asked; one link has one rate"));
+  }
+}
+
+Napi::Value RateLinkObject::statistics(const Napi::CallbackInfo& info) {
+  Napi::Object statistics = Napi::Object::New(info.Env());
+  statistics.Set("bytes", number(info.Env(), link_->bytes()));
+  statistics.Set("operations", number(info.Env(), link_->operations()));
+  statistics.Set("busyNs", number(info.Env(), link_->busy_ns()));
+  return statistics;
+}
+
+// BlockPool
+
+void BlockPoolObject::define(Napi::Env env, Napi::Object exports) {
+  exports.Set("BlockPool", DefineClass(env, "BlockPool",
+                                       {InstanceMethod<&BlockPoolObject::available>("available"),
+                                        InstanceMethod<&BlockPoolObject::take>("take"),
+                                        InstanceMethod<&BlockPoolObject::give_back>("giveBack")}));
+}
+
+BlockPoolObject::BlockPoolObject(const Napi::CallbackInfo& info) : Napi::ObjectWrap<BlockPoolObject>(info) {
+  Options options(info.Env(), info[0]);
+  EngineObject* engine = options.wrapped<EngineObject>("engine");
+  const uint32_t slots = options.u32("slots");
+  if (!options.ok()) return;
+  if (engine == nullptr) {
+    throw_argument(info.Env(), "engine", "an engine");
+    return;
+  }
+  door_ = engine->engine()->options().door;
+  pool_ = std::make_unique<BlockPool>(slots);
+}
+
+Napi::Value BlockPoolObject::available(const Napi::CallbackInfo& info) {
+  return Napi::Number::New(info.Env(), pool_->available());
+}
+
+bool BlockPoolObject::range(const Napi::CallbackInfo& info, uint32_t* offset, uint32_t* count) {
+  *offset = info[0].ToNumber().Uint32Value();
+  *count = info[1].ToNumber().Uint32Value();
+  const uint32_t entries = door_->header().slot_entries;
+  if (*offset <= entries && *count <= entries - *offset) return true;
+  throw_argument(info.Env(), "list", "a range of the slot table");
+  return false;
+}
+
+// take(offset, count): true, and the slots at `offset` of the slot table; or false and nothing.
+Napi::Value BlockPoolObject::take(const Napi::CallbackInfo& info) {
+  uint32_t offset;
+  uint32_t count;
+  if (!range(info, &offset, &count)) return info.Env().Undefined();
+  return Napi::Boolean::New(info.Env(), pool_->take(count, door_->slots() + offset));
+}
+
+Napi::Value BlockPoolObject::give_back(const Napi::CallbackInfo& info) {
+  uint32_t offset;
+  uint32_t count;
+  if (range(info, &offset, &count) && !pool_->give_back(door_->slots() + offset, count)) {
+    throw_status(info.Env(), Status::error("INTERNAL", "slots given back that are not taken"));
+  }
+  return info.Env().Undefined();
+}
+
+}  // namespace dualpath::bindings

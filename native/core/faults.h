@@ -1,0 +1,24 @@
+// Faults that tests inject where they would happen for real. Every field is off at zero.
+#pragma once
+#include <atomic>
+#include <cstdint>
+
+namespace dualpath {
+
+struct FaultPlan {
+  std::atomic<uint32_t> short_read_bytes{0};  // reads return at most this many bytes at a time
+  std::atomic<int64_t> read_error_after{0};   // n: the nth read from now fails with read_errno
+  std::atomic<int32_t> read_errno{0};
+  std::atomic<int64_t> write_error_after{0};  // n: the nth write from now fails with write_errno
+  std::atomic<int32_t> write_errno{0};
+  std::atomic<int64_t> flip_byte_after{0};  // n: the nth copy or send from now delivers a flipped bit
+  std::atomic<uint64_t> read_delay_ns{0};   // every storage read takes this much longer
+
+  // True when the countdown reaches its end with this call.
+  static bool strikes(std::atomic<int64_t>& countdown) {
+    return countdown.load(std::memory_order_relaxed) > 0 &&
+           countdown.fetch_sub(1, std::memory_order_relaxed) == 1;
+  }
+};
+
+}  // namespace dualpath

@@ -1,0 +1,65 @@
+// Wakes a thread that sleeps in ppoll: an eventfd that is written only while the sleeper says it
+// sleeps. The sleeper arms, looks at its work once more, then sleeps; whoever adds work publishes it
+// first and then calls wake(). Both sides use sequentially consistent order, so no wake-up is lost.
+#pragma once
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "core/clock.h"
+
+namespace dualpath {
+
+class Waker {
+ public:
+  Waker() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+  ~Waker() {
+    if (fd_ >= 0) close(fd_);
+  }
+  Waker(const Waker&) = delete;
+  Waker& operator=(const Waker&) = delete;
+
+  int fd() const { return fd_; }
+  void arm() { sleeping_.store(1, std::memory_order_seq_cst); }
+  void disarm() { sleeping_.store(0, std::memory_order_relaxed); }
+
+  void wake() {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (sleeping_.load(std::memory_order_seq_cst) != 0) ring();
+  }
+
+  // Unconditional: for producers that cannot see the flag (another process's doorbell).
+  void ring() {
+    const uint64_t one = 1;
+    [[maybe_unused]] ssize_t n = ::write(fd_, &one, sizeof one);  // EAGAIN: already rung
+  }
+
+  // Sleeps until rung, until extra_fd is readable (-1: none) or until deadline_ns. Call only when armed.
+  void sleep(uint64_t deadline_ns, int extra_fd = -1) {
+    pollfd fds[2] = {{fd_, POLLIN, 0}, {extra_fd, POLLIN, 0}};
+    timespec timeout{};
+    timespec* limit = nullptr;
+    if (deadline_ns != kNever) {
+      const uint64_t now = now_ns();
+      const uint64_t left = deadline_ns > now ? deadline_ns - now : 0;
+      timeout.tv_sec = static_cast<time_t>(left / 1'000'000'000u);
+      timeout.tv_nsec = static_cast<long>(left % 1'000'000'000u);
+      limit = &timeout;
+    }
+    ppoll(fds, extra_fd >= 0 ? 2 : 1, limit, nullptr);
+    disarm();
+    if ((fds[0].revents & POLLIN) != 0) {
+      uint64_t count;
+      [[maybe_unused]] ssize_t n = ::read(fd_, &count, sizeof count);
+    }
+  }
+
+ private:
+  int fd_;
+  std::atomic<uint32_t> sleeping_{0};
+};
+
+}  // namespace dualpath

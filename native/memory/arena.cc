@@ -1,0 +1,109 @@
+#include "memory/arena.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include <cstdio>
+
+namespace dualpath {
+namespace {
+
+constexpr size_t kHugePage = size_t{2} << 20;
+
+size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
+
+// MemAvailable of /proc/meminfo in bytes, SIZE_MAX when unreadable.
+size_t available_bytes() {
+  FILE* file = fopen("/proc/meminfo", "re");
+  if (file == nullptr) return SIZE_MAX;
+  char line[128];
+  size_t bytes = SIZE_MAX;
+  unsigned long long kib = 0;
+  while (fgets(line, sizeof line, file) != nullptr) {
+    if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1) {
+      bytes = static_cast<size_t>(kib) * 1024;
+      break;
+    }
+  }
+  fclose(file);
+  return bytes;
+}
+
+std::string lock_limit_text() {
+  rlimit limit{};
+  getrlimit(RLIMIT_MEMLOCK, &limit);
+  if (limit.rlim_cur == RLIM_INFINITY) return "unlimited";
+  return std::to_string(limit.rlim_cur) + " bytes";
+}
+
+}  // namespace
+
+Status Arena::create(const ArenaOptions& options, std::shared_ptr<Arena>* out) {
+  if (options.bytes == 0 || options.bytes > kMaxBytes) {
+    return Status::error("INVALID_ARGUMENT", "arena '" + options.name +
+                                                 "': " + std::to_string(options.bytes) +
+                                                 " bytes asked, 1 to " + std::to_string(kMaxBytes) +
+                                                 " allowed; use several arenas for more");
+  }
+  const size_t available = available_bytes();
+  if (options.bytes > available) {
+    return Status::error("MEMORY_LIMIT", "arena '" + options.name + "': " + std::to_string(options.bytes) +
+                                             " bytes asked, " + std::to_string(available) +
+                                             " available on this machine; ask for smaller buffers");
+  }
+  auto arena = std::shared_ptr<Arena>(new Arena());
+  arena->name_ = options.name;
+  arena->kind_ = options.kind;
+  arena->bytes_ = options.bytes;
+  arena->mapped_bytes_ = round_up(options.bytes, kHugePage);
+  void* base = MAP_FAILED;
+  const int flags = MAP_PRIVATE | MAP_ANONYMOUS;
+  if (options.huge_pages) {
+    base = mmap(nullptr, arena->mapped_bytes_, PROT_READ | PROT_WRITE, flags | MAP_HUGETLB, -1, 0);
+    arena->huge_ = base != MAP_FAILED;
+  }
+  if (base == MAP_FAILED) {
+    base = mmap(nullptr, arena->mapped_bytes_, PROT_READ | PROT_WRITE, flags, -1, 0);
+    if (base == MAP_FAILED) {
+      const int error = errno;
+      arena->mapped_bytes_ = 0;
+      return Status::error("MEMORY_LIMIT",
+                           "arena '" + options.name + "': mmap of " + std::to_string(options.bytes) +
+                               " bytes failed: " + strerror(error) + "; ask for smaller buffers",
+                           error);
+    }
+    if (options.huge_pages) madvise(base, arena->mapped_bytes_, MADV_HUGEPAGE);
+  }
+  arena->base_ = static_cast<std::byte*>(base);
+  if (options.lock != LockPolicy::kNone) {
+    arena->locked_ = mlock(base, arena->mapped_bytes_) == 0;
+    if (!arena->locked_ && options.lock == LockPolicy::kRequire) {
+      const int error = errno;
+      return Status::error("MEMORY_LIMIT",
+                           "arena '" + options.name + "': locking " + std::to_string(options.bytes) +
+                               " bytes failed: " + strerror(error) + "; RLIMIT_MEMLOCK is " +
+                               lock_limit_text() + ": raise it with 'ulimit -l unlimited' (or " +
+                               "LimitMEMLOCK=infinity in the service), or do not require locking",
+                           error);
+    }
+  }
+  *out = std::move(arena);
+  return {};
+}
+
+std::shared_ptr<Arena> Arena::adopt(std::string name, std::byte* base, size_t bytes, ArenaKind kind) {
+  auto arena = std::shared_ptr<Arena>(new Arena());
+  arena->name_ = std::move(name);
+  arena->base_ = base;
+  arena->bytes_ = bytes;
+  arena->kind_ = kind;
+  return arena;
+}
+
+Arena::~Arena() {
+  if (mapped_bytes_ != 0 && base_ != nullptr) munmap(base_, mapped_bytes_);
+}
+
+}  // namespace dualpath

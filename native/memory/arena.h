@@ -1,0 +1,57 @@
+// Memory taken once at start: page-aligned, huge pages when there are any, locked when allowed, never
+// grown. Host buffers and emulated HBM are both arenas; the kind is carried so that reports name it.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "core/status.h"
+
+namespace dualpath {
+
+enum class ArenaKind { kHost, kEmulatedHbm };
+enum class LockPolicy { kNone, kTry, kRequire };
+
+struct ArenaOptions {
+  std::string name;
+  size_t bytes = 0;  // at most kMaxArenaBytes
+  ArenaKind kind = ArenaKind::kHost;
+  LockPolicy lock = LockPolicy::kTry;
+  bool huge_pages = true;
+};
+
+class Arena {
+ public:
+  // io_uring registers at most 1 GiB a buffer and ibv_reg_mr misbehaves on very large regions, so
+  // larger memory is several arenas.
+  static constexpr size_t kMaxBytes = size_t{1} << 30;
+  static constexpr size_t kAlignment = 4096;
+
+  // MEMORY_LIMIT when it cannot be had (or, with kRequire, not locked); the message names the limit.
+  static Status create(const ArenaOptions& options, std::shared_ptr<Arena>* out);
+  // Memory of the caller's: it must outlive every use. bytes > 0.
+  static std::shared_ptr<Arena> adopt(std::string name, std::byte* base, size_t bytes, ArenaKind kind);
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  std::byte* base() const { return base_; }
+  size_t bytes() const { return bytes_; }
+  ArenaKind kind() const { return kind_; }
+  const std::string& name() const { return name_; }
+  bool huge() const { return huge_; }  // explicit huge pages (transparent ones are not counted)
+  bool locked() const { return locked_; }
+
+ private:
+  Arena() = default;
+  std::string name_;
+  std::byte* base_ = nullptr;
+  size_t bytes_ = 0;
+  size_t mapped_bytes_ = 0;  // 0 when adopted
+  ArenaKind kind_ = ArenaKind::kHost;
+  bool huge_ = false;
+  bool locked_ = false;
+};
+
+}  // namespace dualpath

@@ -1,0 +1,33 @@
+#include "store/posix.h"
+
+#include <cerrno>
+#include <system_error>
+
+namespace dualpath::store {
+
+Status io_error(const char* call, const std::string& path, int sys_errno) {
+  std::string message = std::string("block store: ") + call + " " + path + ": " +
+                        std::generic_category().message(sys_errno) + " (errno " + std::to_string(sys_errno) +
+                        ")";
+  const char* code = "STORAGE_IO";
+  switch (sys_errno) {
+    case ENOSPC:
+    case EDQUOT:
+      code = "NO_SPACE";
+      message += "; free some space or inodes there, raise the quota, or choose another directory";
+      break;
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      message += "; this process needs read, write and search permission on a writable file system there";
+      break;
+    case ENOTDIR:
+      message += "; the path has to name a directory";
+      break;
+    default:
+      break;
+  }
+  return Status::error(code, std::move(message), sys_errno);
+}
+
+}  // namespace dualpath::store

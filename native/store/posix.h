@@ -1,0 +1,37 @@
+// What the store's files share: descriptors that close themselves and errors of system calls.
+#pragma once
+#include <unistd.h>
+
+#include <string>
+#include <utility>
+
+#include "core/status.h"
+
+namespace dualpath::store {
+
+class ScopedFd {
+ public:
+  ScopedFd() = default;
+  explicit ScopedFd(int fd) : fd_(fd) {}
+  ~ScopedFd() { reset(); }
+  ScopedFd(ScopedFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  ScopedFd& operator=(ScopedFd&& other) noexcept {
+    if (this != &other) reset(std::exchange(other.fd_, -1));
+    return *this;
+  }
+
+  int get() const noexcept { return fd_; }
+  bool valid() const noexcept { return fd_ >= 0; }
+  void reset(int fd = -1) noexcept {
+    if (fd_ >= 0) close(fd_);
+    fd_ = fd;
+  }
+
+ private:
+  int fd_ = -1;
+};
+
+// STORAGE_IO or NO_SPACE, naming the call, the path and the errno, and a remedy where there is a known one.
+Status io_error(const char* call, const std::string& path, int sys_errno);
+
+}  // namespace dualpath::store

@@ -1,0 +1,167 @@
+// READ and WRITE: whole blocks between the store and a buffer, over the node's storage link.
+#include <errno.h>
+
+#include <algorithm>
+
+#include "transfer/engine.h"
+
+namespace dualpath {
+namespace {
+
+constexpr int kBlocksPerTurn = 8;
+
+}  // namespace
+
+bool TransferEngine::turn_blocks(Active& active, uint64_t now, BlockIo& io) {
+  const dp_descriptor& d = active.d;
+  if (active.next_step != 0) return false;  // everything is issued
+  if (!active.step_open) {
+    if (!waits_hold(d, 0)) return false;
+    active.step_open = true;
+  }
+  RateLink* link = (d.op == DP_OP_READ ? options_.links.storage_read : options_.links.storage_write).get();
+  bool moved = false;
+  for (int i = 0; i < kBlocksPerTurn && active.cursor < d.list_count; i++) {
+    if (link != nullptr && !link->accepts(now, options_.storage_lookahead_ns)) {
+      next_link_ns_ = std::min(next_link_ns_, link->free_at() - options_.storage_lookahead_ns);
+      statistics_.waits_link.fetch_add(1, std::memory_order_relaxed);
+      break;
+    }
+    if (!start_block(active, now, io)) break;
+    moved = true;
+    if (active.program == nullptr || active.program->record.status != DP_ERROR_NONE) return true;
+  }
+  if (active.cursor == d.list_count) {
+    active.next_step = 1;
+    if (d.list_count == 0) {
+      active.in_flight++;
+      block_done(active);
+      moved = true;
+    }
+  }
+  return moved;
+}
+
+bool TransferEngine::start_block(Active& active, uint64_t now, BlockIo& io) {
+  const dp_descriptor& d = active.d;
+  const bool read = d.op == DP_OP_READ;
+  const uint32_t slot = door().slots()[(read ? d.dst_list : d.src_list) + active.cursor];
+  const store::BlockKey key = door().keys()[(read ? d.src_list : d.dst_list) + active.cursor];
+  const auto& buffer = *endpoint_->geometries().find(read ? d.dst_geometry : d.src_geometry);
+  if (slot >= buffer->slots()) {
+    fail(*active.program, &active, DP_ERROR_INVALID, active.cursor);
+    return true;
+  }
+  store::BlockStore& store = *options_.store;
+  if (!read && store.longest_prefix(&key, 1) == 1) {  // the same key is the same bytes
+    statistics_.write_skipped_blocks.fetch_add(1, std::memory_order_relaxed);
+    active.cursor++;
+    active.in_flight++;
+    block_done(active);
+    return true;
+  }
+  BlockOp* op = io.acquire();
+  if (op == nullptr) {
+    statistics_.waits_queue.fetch_add(1, std::memory_order_relaxed);
+    return false;
+  }
+  op->write = !read;
+  op->durable = options_.durable_writes;
+  op->directory_fd = store.root_fd();
+  op->buffer = buffer->slot(slot);
+  op->bytes = store.format().file_bytes();
+  op->owner = this;
+  op->context = &active;
+  op->index = active.cursor;
+  op->key = key.bytes;
+  if (read) {
+    store.block_path(key, op->path);
+  } else {
+    store.format().seal(op->buffer, key);
+    store.temp_path(op->path);
+    store.block_path(key, op->final_path);
+  }
+  RateLink* link = (read ? options_.links.storage_read : options_.links.storage_write).get();
+  if (link != nullptr) op->due_ns = link->reserve(op->bytes, now);
+  const uint64_t delay_ns =
+      read && faults_ != nullptr ? faults_->read_delay_ns.load(std::memory_order_relaxed) : 0;
+  if (delay_ns != 0) op->due_ns = std::max(op->due_ns, now) + delay_ns;
+  active.cursor++;
+  active.in_flight++;
+  io.start(op, direct_io_);
+  return true;
+}
+
+void TransferEngine::finished(BlockOp* op, uint64_t now, BlockIo& io) {
+  if (op->error == 0 && op->due_ns > now) {
+    timers_.push(Timer{op->due_ns, nullptr, op, 0});
+  } else {
+    finish_block(op, io);
+  }
+}
+
+void TransferEngine::finish_block(BlockOp* op, BlockIo& io) {
+  Active& active = *static_cast<Active*>(op->context);
+  const bool good = judge_block(*op, active);
+  const uint64_t bytes = op->done;
+  io.release(op);
+  if (!good) {
+    active.in_flight--;
+    return;
+  }
+  active.program->record.bytes_moved += bytes;
+  const bool read = active.d.op == DP_OP_READ;
+  (read ? statistics_.read_bytes : statistics_.write_bytes).fetch_add(bytes, std::memory_order_relaxed);
+  (read ? statistics_.read_blocks : statistics_.write_blocks).fetch_add(1, std::memory_order_relaxed);
+  block_done(active);
+}
+
+// Whether the operation did what it should; if not, the program fails and the store learns of it.
+bool TransferEngine::judge_block(const BlockOp& op, Active& active) {
+  store::BlockStore& store = *options_.store;
+  const store::BlockKey key{op.key};
+  if (op.write) {
+    if (op.error != 0) {
+      fail(*active.program, &active, DP_ERROR_STORAGE, op.index, op.error);
+      return false;
+    }
+    store.publish(key);
+    return true;
+  }
+  if (op.error == 0 && store.format().verify(op.buffer, op.done, key).ok()) return true;
+  if (op.error != 0 && op.error != ENOENT) {
+    fail(*active.program, &active, DP_ERROR_STORAGE, op.index, op.error);
+    return false;
+  }
+  statistics_.bad_blocks.fetch_add(1, std::memory_order_relaxed);
+  if (op.error == ENOENT) {
+    store.forget(key);
+  } else {
+    store.quarantine(key);
+  }
+  fail(*active.program, &active, DP_ERROR_BAD_BLOCK, op.index, op.error);
+  return false;
+}
+
+void TransferEngine::block_done(Active& active) {
+  const dp_descriptor& d = active.d;
+  Program& program = *active.program;
+  active.in_flight--;
+  const bool none = d.list_count == 0;
+  if (!none) active.blocks_done++;
+  const bool all = active.blocks_done == d.list_count;
+  if (program.record.status == DP_ERROR_NONE) {
+    for (const dp_signal& signal : d.signal) {
+      if (signal.counter == DP_NONE) continue;
+      const bool ordered = signal.mode == DP_SIGNAL_ORDERED;
+      if (ordered ? !all : none) continue;
+      if (!raise(d, signal, signal.counter, ordered ? signal.value + 1 : signal.value)) {
+        fail(program, &active, DP_ERROR_PEER);
+      }
+    }
+    door().notify();
+  }
+  if (all) retire(active);
+}
+
+}  // namespace dualpath

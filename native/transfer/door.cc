@@ -1,0 +1,94 @@
+#include "transfer/door.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <bit>
+#include <string>
+
+namespace dualpath {
+namespace {
+
+constexpr size_t kPage = 4096;
+
+uint32_t place(size_t* cursor, size_t bytes) {
+  const size_t offset = *cursor;
+  *cursor = (offset + bytes + kPage - 1) / kPage * kPage;
+  return static_cast<uint32_t>(offset);
+}
+
+}  // namespace
+
+Status Door::create(const DoorOptions& options, std::shared_ptr<Door>* out) {
+  for (const uint32_t entries : {options.submission_entries, options.completion_entries}) {
+    if (!std::has_single_bit(entries) || entries > (1u << 20)) {
+      return Status::error("INVALID_ARGUMENT", "ring of " + std::to_string(entries) +
+                                                   " entries: a power of two up to 1048576 is needed");
+    }
+  }
+  if (options.counter_entries == 0 || options.counter_entries > (1u << 24) || options.slot_entries == 0 ||
+      options.slot_entries > (1u << 26) || options.key_entries == 0 || options.key_entries > (1u << 22)) {
+    return Status::error("INVALID_ARGUMENT",
+                         "door tables: 1 to 2^24 counters, 1 to 2^26 slot numbers, 1 to 2^22 keys allowed");
+  }
+  size_t cursor = 0;
+  place(&cursor, sizeof(dp_door_header));
+  const uint32_t submission = place(&cursor, sizeof(dp_descriptor) * options.submission_entries);
+  const uint32_t completion = place(&cursor, sizeof(dp_record) * options.completion_entries);
+  const uint32_t counters = place(&cursor, sizeof(uint64_t) * options.counter_entries);
+  const uint32_t slots = place(&cursor, sizeof(uint32_t) * options.slot_entries);
+  const uint32_t keys = place(&cursor, sizeof(store::BlockKey) * options.key_entries);
+
+  const int fd = memfd_create("dualpath-door", MFD_CLOEXEC);
+  void* base = MAP_FAILED;
+  if (fd >= 0 && ftruncate(fd, static_cast<off_t>(cursor)) == 0) {
+    base = mmap(nullptr, cursor, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  }
+  if (base == MAP_FAILED) {
+    const int error = errno;
+    if (fd >= 0) close(fd);
+    return Status::error(
+        "MEMORY_LIMIT",
+        "door of " + std::to_string(cursor) + " bytes: " + strerror(error) + "; use smaller rings and tables",
+        error);
+  }
+  auto door = std::shared_ptr<Door>(new Door());
+  door->header_ = static_cast<dp_door_header*>(base);
+  door->bytes_ = cursor;
+  door->memfd_ = fd;
+  door->counter_entries_ = options.counter_entries;
+  dp_door_header& header = *door->header_;
+  header.magic = DP_ABI_MAGIC;
+  header.version = DP_ABI_VERSION;
+  header.total_bytes = static_cast<uint32_t>(cursor);
+  header.descriptor_bytes = sizeof(dp_descriptor);
+  header.record_bytes = sizeof(dp_record);
+  header.submission_entries = options.submission_entries;
+  header.completion_entries = options.completion_entries;
+  header.counter_entries = options.counter_entries;
+  header.slot_entries = options.slot_entries;
+  header.key_entries = options.key_entries;
+  header.submission_offset = submission;
+  header.completion_offset = completion;
+  header.counter_offset = counters;
+  header.slot_offset = slots;
+  header.key_offset = keys;
+  *out = std::move(door);
+  return {};
+}
+
+Door::~Door() {
+  if (header_ != nullptr) munmap(header_, bytes_);
+  if (memfd_ >= 0) close(memfd_);
+}
+
+bool Door::add_waker(std::shared_ptr<Waker> waker) {
+  const size_t count = waker_count_.load(std::memory_order_relaxed);
+  if (count == kMaxWakers) return false;
+  wakers_[count] = std::move(waker);
+  waker_count_.store(count + 1, std::memory_order_release);
+  return true;
+}
+
+}  // namespace dualpath

@@ -1,0 +1,178 @@
+// One engine's traffic manager, native side: takes programs from its door, issues each step when its
+// waits hold, raises its signals when the bytes are in place, posts a record when a program has ended.
+// Runs on a reactor's thread; what other threads may call says so.
+#pragma once
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <queue>
+#include <string>
+#include <vector>
+
+#include "core/faults.h"
+#include "core/rate_link.h"
+#include "store/block_store.h"
+#include "transfer/door.h"
+#include "transfer/loopback.h"
+#include "uring/block_io.h"
+
+namespace dualpath {
+
+struct EngineLinks {
+  // Of the engine's node (SNIC) and of the engine (CNIC), one a direction; shared by name.
+  std::shared_ptr<RateLink> storage_read;
+  std::shared_ptr<RateLink> storage_write;
+  std::shared_ptr<RateLink> nic_egress;
+  std::shared_ptr<RateLink> nic_ingress;
+};
+
+struct EngineOptions {
+  std::string name;
+  std::shared_ptr<Door> door;
+  EngineLinks links;
+  std::shared_ptr<store::BlockStore> store;  // may be null: no READ or WRITE then
+  bool durable_writes = false;
+  uint32_t max_programs = 1024;                // in flight; at most 65536
+  uint32_t max_descriptors = 8192;             // in flight
+  uint64_t storage_lookahead_ns = 25'000'000;  // storage work queued ahead of the link: hides the disk
+  uint64_t nic_lookahead_ns = 1'000'000;
+  uint32_t chunk_bytes = 256 << 10;  // moved for one descriptor before another gets its turn
+  std::function<void()> wake_owner;  // a record was posted and the owner sleeps
+};
+
+struct EngineStatistics {
+  std::atomic<uint64_t> read_bytes{0}, read_blocks{0}, bad_blocks{0};
+  std::atomic<uint64_t> write_bytes{0}, write_blocks{0}, write_skipped_blocks{0};
+  std::atomic<uint64_t> copy_bytes{0}, copy_steps{0};
+  std::atomic<uint64_t> send_bytes{0}, send_steps{0};
+  std::atomic<uint64_t> descriptors{0}, programs{0}, failed_programs{0};
+  std::atomic<uint64_t> waits_counter{0}, waits_link{0},
+      waits_queue{0};  // looks that found it blocked, by cause
+};
+
+class TransferEngine {
+ public:
+  static constexpr uint32_t kMaxPeers = 4096;
+  static constexpr uint32_t kMaxStepsInFlight = 8;  // of one descriptor
+
+  static Status create(EngineOptions options, FaultPlan* faults, std::shared_ptr<TransferEngine>* out);
+  ~TransferEngine();
+
+  // The owner's thread.
+  const EngineOptions& options() const { return options_; }
+  Door& door() { return *options_.door; }
+  Status add_geometry(std::shared_ptr<const Geometry> geometry, uint32_t* id);
+  std::shared_ptr<const Geometry> geometry(uint32_t id) const;
+  Status connect(const std::string& name, uint32_t* peer);
+  void request_cancel(uint32_t program);  // its record comes when nothing of it is in flight
+  void request_close();  // peers no longer reach it; every program ends with CLOSED or better
+  const EngineStatistics& statistics() const { return statistics_; }
+
+  // The reactor's thread. Each returns whether it moved anything.
+  bool ingest(uint64_t now);
+  bool fire_due(uint64_t now, BlockIo& io);
+  bool advance(uint64_t now, BlockIo& io);
+  uint64_t next_due() const;  // when time alone makes work for it
+  void finished(BlockOp* op, uint64_t now, BlockIo& io);
+  void arm();  // before sleeping: the owner must ring
+  void disarm();
+  bool direct_io() const { return direct_io_; }  // whether the store takes O_DIRECT
+  bool busy() const { return !active_.empty() || !timers_.empty(); }
+
+ private:
+  struct Program {
+    uint32_t id = 0;    // 0: free
+    bool open = false;  // its END has not come yet
+    uint32_t descriptors = 0;
+    uint32_t active = 0;
+    dp_record record{};
+  };
+  struct Active {
+    dp_descriptor d{};
+    Program* program = nullptr;  // nullptr: retired
+    uint32_t index = 0;          // in the program
+    uint16_t next_step = 0;      // to start, or started and not all issued
+    bool step_open = false;
+    uint32_t cursor = 0;  // next block of the open step (READ, WRITE: of the list)
+    uint64_t step_due_ns = 0;
+    uint32_t in_flight = 0;        // steps; for READ and WRITE blocks
+    uint32_t blocks_done = 0;      // READ, WRITE
+    uint16_t finished_prefix = 0;  // steps 0 .. finished_prefix - 1 have finished
+    uint32_t finished_ahead = 0;   // bit i: step finished_prefix + i has finished too
+  };
+  struct Timer {
+    uint64_t due_ns;
+    Active* active;  // a step of it, when op is nullptr
+    BlockOp* op;
+    uint16_t step;
+    bool operator>(const Timer& other) const { return due_ns > other.due_ns; }
+  };
+
+  explicit TransferEngine(EngineOptions options, FaultPlan* faults);
+
+  // engine.cc: programs as wholes
+  void fail(Program& program, const Active* active, dp_error error, uint32_t block = DP_NONE,
+            int sys_errno = 0);
+  void retire(Active& active);
+  void end_if_over(Program& program);
+  void post(const dp_record& record);
+  uint32_t completion_room();
+  void take_requests(bool ring_empty);
+
+  // ingest.cc: descriptors in
+  Program& program_of(const dp_descriptor& d, uint64_t now);
+  void accept(const dp_descriptor& d, Program& program);
+  bool valid(const dp_descriptor& d) const;
+  bool valid_blocks(const dp_descriptor& d) const;
+  bool valid_layers(const dp_descriptor& d) const;
+
+  // steps.cc: layers of COPY and SEND, repetitions of NOP and BUMP. True when anything moved.
+  bool turn_layers(Active& active, uint64_t now);
+  bool turn_bumps(Active& active);
+  bool open_step(Active& active);
+  void abandon_step(Active& active);
+  bool links_accept(const Active& active, uint64_t now);
+  uint64_t move_chunk(Active& active, uint64_t now);
+  void finish_step(Active& active, uint16_t step);
+  bool waits_hold(const dp_descriptor& d, uint16_t step);
+  bool raise(const dp_descriptor& d, const dp_signal& signal, uint32_t index, uint64_t value);
+  void advance_prefix(Active& active, uint16_t step);
+
+  // blocks.cc: READ and WRITE
+  bool turn_blocks(Active& active, uint64_t now, BlockIo& io);
+  bool start_block(Active& active, uint64_t now, BlockIo& io);
+  void finish_block(BlockOp* op, BlockIo& io);
+  bool judge_block(const BlockOp& op, Active& active);
+  void block_done(Active& active);
+
+  EngineOptions options_;
+  FaultPlan* faults_;
+  std::shared_ptr<LoopbackEndpoint> endpoint_;
+  std::array<std::unique_ptr<Peer>, kMaxPeers> peers_;
+  std::atomic<uint32_t> peer_count_{0};
+  bool direct_io_ = true;
+
+  std::vector<Program> programs_;
+  Program rejected_;              // takes the descriptors of a program that cannot be
+  Program* ingesting_ = nullptr;  // the program whose END is still to come
+  uint32_t records_owed_ = 0;     // that programs and events in flight will post
+  std::vector<Active> pool_;
+  std::vector<Active*> free_;
+  std::vector<Active*> active_;  // in order of submission
+  size_t rotation_ = 0;
+  std::priority_queue<Timer, std::vector<Timer>, std::greater<Timer>> timers_;
+  uint64_t next_link_ns_ = kNever;  // when a busy link takes work again
+
+  std::mutex requests_mutex_;
+  std::vector<uint32_t> cancel_requests_;
+  std::atomic<bool> requests_{false};
+  bool close_requested_ = false;  // guarded by requests_mutex_
+  bool closing_ = false;
+
+  EngineStatistics statistics_;
+};
+
+}  // namespace dualpath

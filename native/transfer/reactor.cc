@@ -1,0 +1,93 @@
+#include "transfer/reactor.h"
+
+#include <sys/prctl.h>
+
+#include <algorithm>
+
+namespace dualpath {
+
+Status Reactor::create(std::unique_ptr<Reactor>* out) {
+  auto reactor = std::unique_ptr<Reactor>(new Reactor());
+  const Status status = BlockIo::create(&reactor->faults_, &reactor->io_);
+  if (!status.ok()) return status;
+  reactor->thread_ = std::thread([raw = reactor.get()] { raw->run(); });
+  *out = std::move(reactor);
+  return {};
+}
+
+Reactor::~Reactor() {
+  if (!thread_.joinable()) return;
+  stop_.store(true, std::memory_order_seq_cst);
+  waker_->ring();
+  thread_.join();
+  io_.reset();  // waits for reads and writes under way before the engines' memory goes
+}
+
+void Reactor::add(std::shared_ptr<TransferEngine> engine) {
+  engine->door().add_waker(waker_);
+  std::lock_guard lock(mutex_);
+  adding_.push_back(std::move(engine));
+  changes_.store(true, std::memory_order_seq_cst);
+  waker_->ring();
+}
+
+void Reactor::remove(const std::shared_ptr<TransferEngine>& engine) {
+  std::unique_lock lock(mutex_);
+  removing_.push_back(engine);
+  changes_.store(true, std::memory_order_seq_cst);
+  waker_->ring();
+  changed_.wait(lock,
+                [&] { return std::find(removing_.begin(), removing_.end(), engine) == removing_.end(); });
+}
+
+void Reactor::take_changes() {
+  std::lock_guard lock(mutex_);
+  changes_.store(false, std::memory_order_relaxed);
+  engines_.insert(engines_.end(), adding_.begin(), adding_.end());
+  adding_.clear();
+  std::erase_if(removing_, [&](const auto& engine) {
+    if (engine->busy()) {  // its operations come back first
+      changes_.store(true, std::memory_order_relaxed);
+      return false;
+    }
+    std::erase(engines_, engine);
+    return true;
+  });
+  changed_.notify_all();
+}
+
+// Everything that can be done now; whether anything was.
+bool Reactor::pass() {
+  if (changes_.load(std::memory_order_acquire)) take_changes();
+  bool moved = false;
+  const uint64_t now = now_ns();
+  for (auto& engine : engines_) moved |= engine->ingest(now);
+  moved |= io_->reap([&](BlockOp* op) { static_cast<TransferEngine*>(op->owner)->finished(op, now, *io_); });
+  for (auto& engine : engines_) {
+    moved |= engine->fire_due(now, *io_);
+    moved |= engine->advance(now, *io_);
+  }
+  io_->submit();
+  return moved;
+}
+
+void Reactor::run() {
+  prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
+  prctl(PR_SET_NAME, "dp-reactor", 0UL, 0UL, 0UL);
+  while (!stop_.load(std::memory_order_seq_cst)) {
+    if (pass()) continue;
+    // Say that we sleep, look once more, sleep: whoever publishes after the look rings.
+    waker_->arm();
+    for (auto& engine : engines_) engine->arm();
+    const bool moved = pass();
+    if (!moved && !stop_.load(std::memory_order_seq_cst)) {
+      uint64_t next = kNever;
+      for (auto& engine : engines_) next = std::min(next, engine->next_due());
+      waker_->sleep(next, io_->fd());
+    }
+    waker_->disarm();
+    for (auto& engine : engines_) engine->disarm();
+  }
+}
+
+}  // namespace dualpath

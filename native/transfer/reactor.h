@@ -1,0 +1,55 @@
+// One thread that carries any number of engines: takes their programs, moves their bytes, and sleeps in
+// one place (its io_uring and one eventfd) when there is nothing to do. It never spins.
+#pragma once
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "core/faults.h"
+#include "core/waker.h"
+#include "transfer/engine.h"
+#include "uring/block_io.h"
+
+namespace dualpath {
+
+class Reactor {
+ public:
+  static Status create(std::unique_ptr<Reactor>* out);
+  // Ends every program of every engine still here, waits for what is in flight, joins.
+  ~Reactor();
+  Reactor(const Reactor&) = delete;
+  Reactor& operator=(const Reactor&) = delete;
+
+  void add(std::shared_ptr<TransferEngine> engine);
+  // The engine is no longer touched when this returns. Call request_close() and collect the records first:
+  // remove() waits for its operations in flight.
+  void remove(const std::shared_ptr<TransferEngine>& engine);
+  // The doorbell: work was published while the reactor said it sleeps.
+  void ring() { waker_->ring(); }
+
+  FaultPlan& faults() { return faults_; }
+
+ private:
+  Reactor() = default;
+  void run();
+  bool pass();
+  void take_changes();
+
+  FaultPlan faults_;
+  std::unique_ptr<BlockIo> io_;
+  std::shared_ptr<Waker> waker_ = std::make_shared<Waker>();
+  std::vector<std::shared_ptr<TransferEngine>> engines_;  // the thread's own
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  std::vector<std::shared_ptr<TransferEngine>> adding_;
+  std::vector<std::shared_ptr<TransferEngine>> removing_;
+  std::atomic<bool> changes_{false};
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
+}  // namespace dualpath

@@ -1,0 +1,191 @@
+// Steps of COPY, SEND, NOP and BUMP.
+#include <algorithm>
+#include <bit>
+
+#include "transfer/engine.h"
+
+namespace dualpath {
+
+bool TransferEngine::waits_hold(const dp_descriptor& d, uint16_t step) {
+  for (const dp_wait& wait : d.wait) {
+    if (wait.counter == DP_NONE || step < wait.skip_steps) continue;
+    const uint64_t value = wait.value + static_cast<uint64_t>(step) * wait.value_step;
+    if (door().counter(wait.counter + step * wait.counter_step) < value) {
+      statistics_.waits_counter.fetch_add(1, std::memory_order_relaxed);
+      return false;
+    }
+  }
+  return true;
+}
+
+bool TransferEngine::raise(const dp_descriptor& d, const dp_signal& signal, uint32_t index, uint64_t value) {
+  if (signal.remote != 0) return peers_[d.peer]->signal(signal.mode, index, value) == PeerResult::kOk;
+  if (signal.mode == DP_SIGNAL_ADD) {
+    door().counter_add(index, value);
+  } else {
+    door().counter_raise(index, value);
+  }
+  return true;
+}
+
+// Steps may finish in any order; finished_prefix hides that.
+void TransferEngine::advance_prefix(Active& active, uint16_t step) {
+  active.finished_ahead |= 1u << (step - active.finished_prefix);
+  const int run = std::countr_one(active.finished_ahead);
+  active.finished_prefix = static_cast<uint16_t>(active.finished_prefix + run);
+  active.finished_ahead >>= run;
+}
+
+void TransferEngine::finish_step(Active& active, uint16_t step) {
+  const dp_descriptor& d = active.d;
+  active.in_flight--;
+  Program& program = *active.program;
+  if (program.record.status == DP_ERROR_NONE) {
+    const uint16_t before = active.finished_prefix;
+    advance_prefix(active, step);
+    for (const dp_signal& signal : d.signal) {
+      if (signal.counter == DP_NONE) continue;
+      const bool ordered = signal.mode == DP_SIGNAL_ORDERED;
+      if (ordered && active.finished_prefix == before) continue;
+      const uint64_t value = ordered ? signal.value + active.finished_prefix : signal.value;
+      const uint32_t index = ordered ? signal.counter : signal.counter + step * signal.counter_step;
+      if (!raise(d, signal, index, value)) fail(program, &active, DP_ERROR_PEER);
+    }
+    door().notify();
+  }
+  if ((d.flags & DP_FLAG_EVENT) != 0) {
+    dp_record record = program.record;
+    record.kind = DP_RECORD_STEP;
+    record.op = d.op;
+    record.step = step;
+    record.tag = d.tag;
+    record.finished_ns = now_ns();
+    records_owed_--;
+    post(record);
+  }
+  if (active.finished_prefix == d.layer_count) retire(active);
+}
+
+// Begins the next step if it may begin now.
+bool TransferEngine::open_step(Active& active) {
+  const dp_descriptor& d = active.d;
+  if (active.next_step == d.layer_count || active.next_step >= active.finished_prefix + kMaxStepsInFlight) {
+    return false;
+  }
+  if (!waits_hold(d, active.next_step)) return false;
+  if ((d.flags & DP_FLAG_EVENT) != 0) {
+    if (completion_room() <= records_owed_) return false;
+    records_owed_++;
+  }
+  active.step_open = true;
+  active.cursor = 0;
+  active.step_due_ns = 0;
+  active.in_flight++;
+  return true;
+}
+
+// A step that was begun and will not go on: nothing of it is under way between two turns.
+void TransferEngine::abandon_step(Active& active) {
+  if (!active.step_open) return;
+  active.step_open = false;
+  if (active.d.op == DP_OP_READ || active.d.op == DP_OP_WRITE) return;
+  active.in_flight--;
+  if ((active.d.flags & DP_FLAG_EVENT) != 0) records_owed_--;
+}
+
+bool TransferEngine::turn_bumps(Active& active) {
+  bool moved = false;
+  // A repetition is a few nanoseconds; kMaxStepsInFlight is no limit as each ends at once.
+  while (active.program != nullptr && active.program->record.status == DP_ERROR_NONE && open_step(active)) {
+    active.step_open = false;
+    finish_step(active, active.next_step++);
+    moved = true;
+  }
+  return moved;
+}
+
+bool TransferEngine::links_accept(const Active& active, uint64_t now) {
+  RateLink* const egress = options_.links.nic_egress.get();
+  RateLink* const ingress =
+      active.d.op == DP_OP_SEND ? peers_[active.d.peer]->ingress() : options_.links.nic_ingress.get();
+  for (RateLink* link : {egress, ingress}) {
+    if (link == nullptr || link->accepts(now, options_.nic_lookahead_ns)) continue;
+    next_link_ns_ = std::min(next_link_ns_, link->free_at() - options_.nic_lookahead_ns);
+    statistics_.waits_link.fetch_add(1, std::memory_order_relaxed);
+    return false;
+  }
+  return true;
+}
+
+// One turn: at most chunk_bytes of one step.
+bool TransferEngine::turn_layers(Active& active, uint64_t now) {
+  if (!active.step_open && !open_step(active)) return false;
+  if (!links_accept(active, now)) return false;
+  const dp_descriptor& d = active.d;
+  const uint64_t bytes = move_chunk(active, now);
+  active.program->record.bytes_moved += bytes;
+  const bool send = d.op == DP_OP_SEND;
+  (send ? statistics_.send_bytes : statistics_.copy_bytes).fetch_add(bytes, std::memory_order_relaxed);
+  if (active.program->record.status != DP_ERROR_NONE) return true;
+  if (active.cursor < d.list_count) return true;
+  active.step_open = false;
+  (send ? statistics_.send_steps : statistics_.copy_steps).fetch_add(1, std::memory_order_relaxed);
+  const uint16_t step = active.next_step++;
+  if (active.step_due_ns <= now) {
+    finish_step(active, step);
+  } else {
+    timers_.push(Timer{active.step_due_ns, &active, nullptr, step});
+  }
+  return true;
+}
+
+uint64_t TransferEngine::move_chunk(Active& active, uint64_t now) {
+  const dp_descriptor& d = active.d;
+  const auto& from = *endpoint_->geometries().find(d.src_geometry);
+  const uint32_t layer = d.first_layer + active.next_step;
+  uint64_t layer_bytes = 0;
+  for (const Plane& plane : from->planes(layer)) {
+    layer_bytes += static_cast<uint64_t>(plane.bytes_per_token) * from->block_tokens();
+  }
+  const uint32_t fits = static_cast<uint32_t>(std::max<uint64_t>(1, options_.chunk_bytes / layer_bytes));
+  const uint32_t count = std::min(fits, d.list_count - active.cursor);
+  const uint32_t* from_slots = door().slots() + d.src_list + active.cursor;
+  const uint32_t* to_slots = door().slots() + d.dst_list + active.cursor;
+  const TokenRange tokens{d.token_begin, d.token_end};
+  const SendPart part{
+      from.get(), d.dst_geometry, from_slots, to_slots, count, layer, d.first_block + active.cursor,
+      tokens,     d.window_end};
+  uint64_t bytes = 0;
+  RateLink* ingress = options_.links.nic_ingress.get();
+  if (d.op == DP_OP_SEND) {
+    const PeerResult result = peers_[d.peer]->write(part, &bytes);
+    if (result != PeerResult::kOk) {
+      fail(*active.program, &active, result == PeerResult::kLost ? DP_ERROR_PEER : DP_ERROR_INVALID,
+           active.cursor);
+      return bytes;
+    }
+    ingress = peers_[d.peer]->ingress();
+  } else {
+    const auto& to = *endpoint_->geometries().find(d.dst_geometry);
+    for (uint32_t i = 0; i < count; i++) {
+      if (from_slots[i] >= from->slots() || to_slots[i] >= to->slots()) {
+        fail(*active.program, &active, DP_ERROR_INVALID, active.cursor + i);
+        return bytes;
+      }
+      bytes += copy_block(*from, from_slots[i], *to, to_slots[i], layer, part.first_block + i, tokens,
+                          d.window_end);
+    }
+    if (bytes > 0 && faults_ != nullptr && FaultPlan::strikes(faults_->flip_byte_after)) {
+      *to->at(to_slots[0], layer, to->planes(layer)[0], 0) ^= std::byte{1};
+    }
+  }
+  if (bytes > 0) {
+    for (RateLink* link : {options_.links.nic_egress.get(), ingress}) {
+      if (link != nullptr) active.step_due_ns = std::max(active.step_due_ns, link->reserve(bytes, now));
+    }
+  }
+  active.cursor += count;
+  return bytes;
+}
+
+}  // namespace dualpath

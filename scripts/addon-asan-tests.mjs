@@ -1,0 +1,67 @@
+#!/usr/bin/env node
+/**
+ * Runs the vitest suite against an add-on built with ASan and UBSan.
+ *
+ *   node scripts/addon-asan-tests.mjs [VITEST_ARGUMENTS]
+ *
+ * The add-on has one name and one place, so this works on a copy of the checkout, build-addon-asan/,
+ * and leaves the add-on in use alone. Needs what `npm run setup -- --test` installs.
+ */
+import { spawnSync } from 'node:child_process';
+import { cpSync, mkdirSync, readdirSync, rmSync, symlinkSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
+import { join } from 'node:path';
+import { dropUnusableBuildFolder, root } from './setup/common.mjs';
+
+const copyName = 'build-addon-asan';
+const copy = join(root, copyName);
+const notCopied = /^(build|build-.*|dist|coverage|node_modules|\.git)$/;
+
+function runOrExit(command, args, env = {}) {
+  const { error, status } = spawnSync(command, args, {
+    cwd: copy,
+    stdio: 'inherit',
+    env: { ...process.env, ...env },
+  });
+  if (error) console.error(`${command}: ${error.message}`);
+  if (status !== 0) process.exit(status || 1);
+}
+
+/** Everything but the add-on's build folder is made anew, with its times, so that only changes are rebuilt. */
+function copyCheckout() {
+  mkdirSync(copy, { recursive: true });
+  for (const name of readdirSync(copy)) {
+    if (name !== 'build') rmSync(join(copy, name), { recursive: true });
+  }
+  for (const name of readdirSync(root)) {
+    if (!notCopied.test(name)) {
+      cpSync(join(root, name), join(copy, name), { recursive: true, preserveTimestamps: true });
+    }
+  }
+  symlinkSync(join(root, 'node_modules'), join(copy, 'node_modules'));
+}
+
+function runtimeOf(sanitizer) {
+  const { stdout } = spawnSync('g++', [`-print-file-name=lib${sanitizer}.so`], { encoding: 'utf8' });
+  return stdout.trim();
+}
+
+copyCheckout();
+dropUnusableBuildFolder(join(copy, 'build'), copy);
+const parallel = String(availableParallelism());
+runOrExit(process.execPath, [
+  join(root, 'node_modules/cmake-js/bin/cmake-js'),
+  ...['build', '--log-level', 'warn', '-p', parallel, '--CDDUALPATH_SANITIZE=address'],
+]);
+runOrExit(
+  process.execPath,
+  [
+    join(root, 'node_modules/vitest/vitest.mjs'),
+    'run',
+    '--exclude',
+    'test/style/**',
+    ...process.argv.slice(2),
+  ],
+  // Node itself does not free everything at exit.
+  { LD_PRELOAD: runtimeOf('asan'), ASAN_OPTIONS: 'detect_leaks=0', UBSAN_OPTIONS: 'print_stacktrace=1' },
+);

@@ -1,0 +1,110 @@
+import { SingleBar } from 'cli-progress';
+import type { Command } from 'commander';
+import { DualPathError } from '../errors/index.js';
+import { exitCodes, toJson } from './output.js';
+
+/** What a command line runs against: the process's own streams, or a test's. */
+export interface CliIo {
+  readonly stdout: NodeJS.WritableStream;
+  readonly stderr: NodeJS.WritableStream & { readonly isTTY?: boolean };
+  /** Aborted on SIGINT. */
+  readonly signal: AbortSignal;
+}
+
+/** One run of one command. */
+export class CliContext {
+  readonly signal: AbortSignal;
+  readonly #io: CliIo;
+  readonly #json: boolean;
+  readonly #quiet: boolean;
+  readonly #outcome: Outcome;
+
+  constructor(io: CliIo, outcome: Outcome, options: { json: boolean; quiet: boolean }) {
+    this.signal = io.signal;
+    this.#io = io;
+    this.#outcome = outcome;
+    this.#json = options.json;
+    this.#quiet = options.quiet;
+  }
+
+  /** The command's result, once: the document under --json, else the text for people. */
+  result(document: object, text: () => string): void {
+    if (this.#outcome.written) throw new DualPathError('INTERNAL', 'a command wrote two results');
+    const output = this.#json ? toJson(document) : `${text().trimEnd()}\n`;
+    this.#outcome.written = true;
+    this.#io.stdout.write(output);
+  }
+
+  /** A message beside the result, on stderr; silent with --quiet. */
+  note(message: string): void {
+    if (!this.#quiet) this.#io.stderr.write(`${message}\n`);
+  }
+
+  /** The command will exit with 1: what it checked does not hold. The result is written all the same. */
+  fail(): void {
+    this.#outcome.exitCode = exitCodes.failed.code;
+  }
+
+  /** A progress bar on stderr; does nothing with --quiet or where stderr is not a terminal. Call stop() always. */
+  progress(label: string, total: number): Progress {
+    if (this.#quiet || this.#io.stderr.isTTY !== true)
+      return { update: () => undefined, stop: () => undefined };
+    const bar = new SingleBar({
+      stream: this.#io.stderr,
+      format: `${label} [{bar}] {percentage} % | {value}/{total} | {eta_formatted}`,
+      barCompleteChar: '=',
+      barIncompleteChar: ' ',
+      hideCursor: true,
+      clearOnComplete: true,
+      fps: 10,
+      // Interrupts arrive as the abort signal; the bar is stopped by the command.
+      gracefulExit: false,
+    });
+    bar.start(total, 0);
+    return { update: (done) => bar.update(done), stop: () => bar.stop() };
+  }
+}
+
+export interface Progress {
+  /** `done` of the total. */
+  update(done: number): void;
+  stop(): void;
+}
+
+/** What a run came to, for whoever started it. */
+export interface Outcome {
+  exitCode: number;
+  written: boolean;
+}
+
+const runs = new WeakMap<Command, { io: CliIo; outcome: Outcome }>();
+
+/** Ties a program to its streams, for contextOf. */
+export function bindProgram(program: Command, io: CliIo): Outcome {
+  const outcome = { exitCode: exitCodes.ok.code, written: false };
+  runs.set(program, { io, outcome });
+  return outcome;
+}
+
+/** The context of a command's action: pass the command commander hands to the action. */
+export function contextOf(command: Command): CliContext {
+  let root = command;
+  while (root.parent !== null) root = root.parent;
+  const run = runs.get(root);
+  if (run === undefined) throw new DualPathError('INTERNAL', 'the command is not part of a running program');
+  const options = command.opts<{ json?: boolean; quiet?: boolean }>();
+  return new CliContext(run.io, run.outcome, { json: options.json === true, quiet: options.quiet === true });
+}
+
+/** Adds --json and --quiet, which contextOf reads. */
+export function addOutputOptions(command: Command): Command {
+  return command
+    .option('--json', 'write one JSON document to stdout')
+    .option('-q, --quiet', 'no progress and no messages on stderr, only errors');
+}
+
+/** Ends the command's help with examples, each a whole command line. */
+export function addExamples(command: Command, ...examples: readonly string[]): Command {
+  const lines = examples.map((example) => `  $ ${example}`).join('\n');
+  return command.addHelpText('after', `\n${examples.length === 1 ? 'Example' : 'Examples'}:\n${lines}`);
+}

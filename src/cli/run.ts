@@ -1,0 +1,91 @@
+import { readFileSync } from 'node:fs';
+import { Command, CommanderError } from 'commander';
+import { DualPathError } from '../errors/index.js';
+import { bindProgram, addExamples, type CliIo } from './context.js';
+import { errorDocument, errorText, exitCodeOf, exitCodes, toJson } from './output.js';
+
+export interface CommandEntry {
+  readonly name: string;
+  readonly description: string;
+  /** Imports the command's file; only the command that is asked for is loaded. */
+  readonly load: () => Promise<Command>;
+}
+
+export const commands: readonly CommandEntry[] = [
+  {
+    name: 'trace',
+    description: 'look into a workload trace',
+    load: async () => (await import('./trace.js')).traceCommand(),
+  },
+];
+
+/**
+ * Runs one command line (without the node and script arguments) and returns its exit code. Never throws: every
+ * error is written to stderr and, with --json, as a document to stdout.
+ */
+export async function run(argv: readonly string[], io: CliIo): Promise<number> {
+  const program = newProgram(io);
+  const outcome = bindProgram(program, io);
+  try {
+    await addCommands(program, argv);
+    await program.parseAsync(argv, { from: 'user' });
+    return outcome.exitCode;
+  } catch (error) {
+    if (error instanceof CommanderError && error.exitCode === 0) return exitCodes.ok.code;
+    const reported = error instanceof CommanderError ? usageError(error) : error;
+    // Commander has written its own errors already.
+    if (reported === error) io.stderr.write(errorText(error));
+    if (wantsJson(argv) && !outcome.written) io.stdout.write(toJson(errorDocument(reported)));
+    return io.signal.aborted ? exitCodes.interrupted.code : exitCodeOf(reported);
+  }
+}
+
+function newProgram(io: CliIo): Command {
+  const program = new Command('dualpath')
+    .description('Moves KV-Cache between block storage and prefill and decode engines.')
+    .version(packageVersion(), '-V, --version', 'print the version')
+    .helpOption('-h, --help', 'print help')
+    .helpCommand('help [command]', 'print help of a command')
+    .exitOverride()
+    .showHelpAfterError('(add --help for the options)')
+    .configureOutput({
+      writeOut: (text) => io.stdout.write(text),
+      writeErr: (text) => io.stderr.write(text),
+    });
+  const rows = Object.values(exitCodes).map(({ code, meaning }) => `  ${String(code).padEnd(4)} ${meaning}`);
+  program.addHelpText('after', `\nExit codes:\n${rows.join('\n')}`);
+  return addExamples(program, 'dualpath trace stat examples/traces/agent-sessions-sample.jsonl');
+}
+
+async function addCommands(program: Command, argv: readonly string[]): Promise<void> {
+  const names = argv.filter((argument) => !argument.startsWith('-'));
+  const wanted = names[0] === 'help' ? names[1] : names[0];
+  for (const { name, description, load } of commands) {
+    if (name === wanted) inherit(program, program.addCommand(await load()).commands.at(-1));
+    else program.command(name).description(description);
+  }
+}
+
+/** Commander passes settings on only to commands that it makes itself. */
+function inherit(parent: Command, command: Command | undefined): void {
+  if (command === undefined) return;
+  command.copyInheritedSettings(parent);
+  for (const child of command.commands) inherit(command, child);
+}
+
+function usageError(error: CommanderError): DualPathError {
+  const missing = error.code === 'commander.help';
+  const message = missing ? 'name a command; see --help' : error.message.replace(/^error: /, '');
+  return new DualPathError('INVALID_ARGUMENT', message, {}, { cause: error });
+}
+
+/** Looked for by hand, because the error may be in the parsing of the options. */
+function wantsJson(argv: readonly string[]): boolean {
+  const end = argv.indexOf('--');
+  return argv.slice(0, end < 0 ? argv.length : end).includes('--json');
+}
+
+function packageVersion(): string {
+  const text = readFileSync(new URL('../../package.json', import.meta.url), 'utf8');
+  return (JSON.parse(text) as { version: string }).version;
+}

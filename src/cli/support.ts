@@ -1,0 +1,19 @@
+/** What every command file needs. */
+export {
+  addExamples,
+  addOutputOptions,
+  contextOf,
+  type CliContext,
+  type CliIo,
+  type Progress,
+} from './context.js';
+export {
+  listOf,
+  nonNegativeInteger,
+  positiveInteger,
+  positiveNumber,
+  rateBytesPerSecond,
+  sizeBytes,
+} from './options.js';
+export { exitCodes } from './output.js';
+export { addWorkloadOptions, loadWorkloadWithProgress, type WorkloadFlags } from './workload-options.js';
