@@ -11,7 +11,7 @@ struct FaultPlan {
   std::atomic<int32_t> read_errno{0};
   std::atomic<int64_t> write_error_after{0};  // n: the nth write from now fails with write_errno
   std::atomic<int32_t> write_errno{0};
-  std::atomic<int64_t> flip_byte_after{0};  // n: the nth copy or send from now delivers a flipped bit
+  std::atomic<int64_t> flip_byte_after{0};  // n: the nth chunk copied from now delivers a flipped bit
   std::atomic<uint64_t> read_delay_ns{0};   // every storage read takes this much longer
 
   // True when the countdown reaches its end with this call.

@@ -1,7 +1,6 @@
 // How native code reports what went wrong to its caller: a code the TypeScript side knows, the errno
 // when a system call failed, and a sentence that names the value, the limit and the remedy.
 #pragma once
-#include <optional>
 #include <string>
 #include <utility>
 

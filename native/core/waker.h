@@ -23,7 +23,11 @@ class Waker {
   Waker& operator=(const Waker&) = delete;
 
   int fd() const { return fd_; }
-  void arm() { sleeping_.store(1, std::memory_order_seq_cst); }
+  // What is looked at after this was published before a wake() that did not see it.
+  void arm() {
+    sleeping_.store(1, std::memory_order_seq_cst);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  }
   void disarm() { sleeping_.store(0, std::memory_order_relaxed); }
 
   void wake() {

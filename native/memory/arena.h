@@ -15,7 +15,7 @@ enum class LockPolicy { kNone, kTry, kRequire };
 
 struct ArenaOptions {
   std::string name;
-  size_t bytes = 0;  // at most kMaxArenaBytes
+  size_t bytes = 0;  // 1 to Arena::kMaxBytes
   ArenaKind kind = ArenaKind::kHost;
   LockPolicy lock = LockPolicy::kTry;
   bool huge_pages = true;

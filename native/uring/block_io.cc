@@ -8,20 +8,11 @@
 #include <string>
 
 namespace dualpath {
+namespace {
 
-const char* block_call_name(BlockCall call) {
-  switch (call) {
-    case BlockCall::kOpen:
-      return "open";
-    case BlockCall::kTransfer:
-      return "transfer";
-    case BlockCall::kSync:
-      return "fsync";
-    case BlockCall::kPublish:
-      return "rename";
-  }
-  return "?";
-}
+constexpr uint32_t kPage = 4096;  // direct reads begin and end on whole pages, but for the end of a file
+
+}  // namespace
 
 Status BlockIo::create(FaultPlan* faults, std::unique_ptr<BlockIo>* out) {
   auto io = std::unique_ptr<BlockIo>(new BlockIo());
@@ -64,7 +55,6 @@ BlockOp* BlockIo::acquire() {
   if (free_.empty()) return nullptr;
   BlockOp* op = free_.back();
   free_.pop_back();
-  in_flight_++;
   op->error = 0;
   op->fd = -1;
   op->done = 0;
@@ -74,10 +64,7 @@ BlockOp* BlockIo::acquire() {
   return op;
 }
 
-void BlockIo::release(BlockOp* op) {
-  free_.push_back(op);
-  in_flight_--;
-}
+void BlockIo::release(BlockOp* op) { free_.push_back(op); }
 
 io_uring_sqe* BlockIo::sqe() {
   io_uring_sqe* entry = io_uring_get_sqe(&ring_);
@@ -93,6 +80,8 @@ void BlockIo::submit() {
 }
 
 void BlockIo::start(BlockOp* op, bool direct) {
+  op->direct = direct;
+  in_flight_++;
   const int flags =
       (op->write ? O_WRONLY | O_CREAT | O_EXCL : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW | (direct ? O_DIRECT : 0);
   io_uring_sqe* entry = sqe();
@@ -103,8 +92,9 @@ void BlockIo::start(BlockOp* op, bool direct) {
 void BlockIo::prepare_transfer(BlockOp* op) {
   op->call = BlockCall::kTransfer;
   size_t bytes = op->bytes - op->done;
-  const uint32_t most =
+  uint32_t most =
       faults_ != nullptr && !op->write ? faults_->short_read_bytes.load(std::memory_order_relaxed) : 0;
+  if (most != 0 && op->direct) most = std::max(kPage, most / kPage * kPage);
   if (most != 0) bytes = std::min<size_t>(bytes, most);
   io_uring_sqe* entry = sqe();
   if (op->write) {
@@ -161,7 +151,7 @@ bool BlockIo::advance(BlockOp* op, int result) {
           return fail(op, op->write ? faults_->write_errno : faults_->read_errno);
       }
       op->done += static_cast<size_t>(result);
-      if (op->done < op->bytes && result > 0) {
+      if (op->done < op->bytes && result > 0 && !(op->direct && op->done % kPage != 0)) {
         prepare_transfer(op);
         return false;
       }

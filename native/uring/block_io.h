@@ -15,13 +15,13 @@
 namespace dualpath {
 
 enum class BlockCall : uint8_t { kOpen, kTransfer, kSync, kPublish };
-const char* block_call_name(BlockCall call);
 
 struct BlockOp {
   static constexpr size_t kPathBytes = 128;
 
   bool write = false;
   bool durable = false;
+  bool direct = false;                // O_DIRECT
   BlockCall call = BlockCall::kOpen;  // the one under way, or the one that failed
   int error = 0;                      // errno of `call`, 0 when all went well
   int fd = -1;
@@ -49,10 +49,9 @@ class BlockIo {
   BlockIo(const BlockIo&) = delete;
   BlockIo& operator=(const BlockIo&) = delete;
 
-  unsigned in_flight() const { return in_flight_; }
   int fd() const { return ring_.ring_fd; }
 
-  // An operation to fill in and start(), or nullptr when kMaxOps are in flight.
+  // An operation to fill in and start(), or nullptr when kMaxOps are taken.
   BlockOp* acquire();
   void start(BlockOp* op, bool direct);
   // Gives everything prepared to the kernel.
@@ -67,7 +66,9 @@ class BlockIo {
       const int result = cqe->res;
       io_uring_cqe_seen(&ring_, cqe);
       any = true;
-      if (op != nullptr && advance(op, result)) finished(op);
+      if (op == nullptr || !advance(op, result)) continue;
+      in_flight_--;
+      finished(op);
     }
     return any;
   }
@@ -87,7 +88,7 @@ class BlockIo {
   FaultPlan* faults_ = nullptr;
   std::array<BlockOp, kMaxOps> ops_;
   std::vector<BlockOp*> free_;
-  unsigned in_flight_ = 0;
+  unsigned in_flight_ = 0;  // started and not ended; one that has ended may still be its owner's
 };
 
 }  // namespace dualpath

@@ -67,8 +67,8 @@ export class CliContext {
 
 export interface Progress {
   /** `done` of the total. */
-  update(done: number): void;
-  stop(): void;
+  readonly update: (done: number) => void;
+  readonly stop: () => void;
 }
 
 /** What a run came to, for whoever started it. */

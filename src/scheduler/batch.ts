@@ -60,9 +60,7 @@ export function packBatch(queue: readonly PrefillWork[], model: TimeModel, limit
     const fits = (newTokens: number): boolean =>
       Math.ceil((cachedTokens + newTokens) / blockTokens) <= freeBlocks &&
       model.predict([...parts, { cachedTokens, newTokens }]).attentionS <= quotaS;
-    let newTokens = fits(remainingTokens)
-      ? remainingTokens
-      : longestChunk(work, blockTokens, freeBlocks, fits);
+    let newTokens = fits(remainingTokens) ? remainingTokens : longestChunk(work, blockTokens, fits);
     if (newTokens === 0 && parts.length === 0) newTokens = leastProgress(work, limits);
     if (newTokens === 0) break;
     parts.push({ cachedTokens, newTokens });
@@ -77,15 +75,13 @@ export function packBatch(queue: readonly PrefillWork[], model: TimeModel, limit
 function longestChunk(
   { cachedTokens, remainingTokens }: PrefillWork,
   blockTokens: number,
-  freeBlocks: number,
   fits: (newTokens: number) => boolean,
 ): number {
   const firstBlock = Math.floor(cachedTokens / blockTokens);
-  const lastBlock = Math.ceil((cachedTokens + remainingTokens) / blockTokens) - 1;
   const chunk = (endBlock: number): number => endBlock * blockTokens - cachedTokens;
-  // Of ends firstBlock (no progress) to the last possible, the fitting ones are a leading range.
+  // Of ends firstBlock (no progress) to the last before the rest's, the fitting ones are a leading range.
   let low = firstBlock;
-  let high = Math.min(lastBlock, freeBlocks);
+  let high = Math.ceil((cachedTokens + remainingTokens) / blockTokens) - 1;
   while (low < high) {
     const middle = Math.ceil((low + high) / 2);
     if (fits(chunk(middle))) low = middle;

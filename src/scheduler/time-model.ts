@@ -54,8 +54,9 @@ export class LinearTimeModel implements TimeModel {
   /** @throws INVALID_ARGUMENT for a coefficient that is negative or not finite */
   constructor(coefficients: LinearTimeCoefficients) {
     const { baseS, perNewTokenS, perAttentionTokenS, perAttentionPairS } = coefficients;
-    this.coefficients = { baseS, perNewTokenS, perAttentionTokenS, perAttentionPairS };
-    for (const [name, value] of Object.entries(this.coefficients)) {
+    const checked = { baseS, perNewTokenS, perAttentionTokenS, perAttentionPairS };
+    this.coefficients = checked;
+    for (const [name, value] of Object.entries(checked)) {
       requireFinite(name, value, 'not negative', 'fit the coefficients to measured forwards');
     }
   }

@@ -65,5 +65,6 @@ export class WaitingQueue {
   #compact(): void {
     if (this.#order.length < COMPACT_MIN_ENTRIES || this.#order.length < 2 * this.#entries.size) return;
     this.#order = [...this];
+    this.#first = 0;
   }
 }

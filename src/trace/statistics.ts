@@ -149,7 +149,8 @@ async function walkSession(
     for (; block < promptBlocks; block++) {
       const owner = cache.ownerOf(chain.low[block] ?? 0, chain.high[block] ?? 0);
       if (owner < 0) break;
-      if (owner === index && own === block) own++;
+      // Having stored a block, the session has stored all before it, so its own hits lead too.
+      if (owner === index) own++;
     }
     hits.own += own * blockTokens;
     hits.any += block * blockTokens;

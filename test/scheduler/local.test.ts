@@ -129,6 +129,16 @@ describe('LocalScheduler', () => {
     expect(scheduler.statistics()).toMatchObject({ failed: 1, ignoredReports: 1 });
   });
 
+  it('withdraws what has ended before it was fetched', async () => {
+    const { scheduler } = open();
+    await scheduler.submit(requestOf('a', 1, 0));
+    await scheduler.fetch(PE, []);
+    scheduler.complete('a', 'request');
+    const next = scheduler.fetch(DE, []);
+    await scheduler.submit(requestOf('b', 1, 0));
+    expect(await next).toMatchObject([{ request: 'b' }]);
+  });
+
   it('hands on the error an engine reports', async () => {
     const { scheduler, failures } = open();
     await scheduler.submit(requestOf('a', 1, 0));

@@ -31,7 +31,7 @@ describe('WaitingQueue', () => {
         }
         expect([...queue].map(({ request }) => request)).toEqual(plain);
       }),
-      { numRuns: 100, seed: 20260226 },
+      { numRuns: 40, seed: 20260226 },
     );
   });
 

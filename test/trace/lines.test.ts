@@ -46,7 +46,7 @@ describe('readLines', () => {
       code: 'INVALID_TRACE',
       message: expect.stringMatching(
         /cut\.gz: the gzip data ends too early, after line [1-9]\d*: .*truncated/,
-      ),
+      ) as string,
     });
   });
 
@@ -55,7 +55,7 @@ describe('readLines', () => {
     data.fill(0xff, 2000, 2100);
     await expect(linesOf(write('bad.gz', data))).rejects.toMatchObject({
       code: 'INVALID_TRACE',
-      message: expect.stringContaining('corrupt'),
+      message: expect.stringContaining('corrupt') as string,
     });
   });
 
@@ -68,7 +68,7 @@ describe('readLines', () => {
       code: 'INVALID_TRACE',
       message: expect.stringContaining(
         `longer.gz:2: the line is longer than the limit of ${16 * 1024 * 1024} bytes`,
-      ),
+      ) as string,
     });
   });
 

@@ -10,14 +10,14 @@ const ownSessions = fc
     fc.record({
       append: fc.integer({ min: 1, max: 40 }),
       output: fc.nat(20),
-      keep: fc.double({ min: 0, max: 1, noNaN: true }),
+      percent: fc.nat(100),
     }),
     { minLength: 1, maxLength: 6 },
   )
   .map((turns) => {
     let conversation = 0;
-    const list = turns.map(({ append, output, keep }, index) => {
-      const kept = Math.round(conversation * keep);
+    const list = turns.map(({ append, output, percent }, index) => {
+      const kept = Math.round((conversation * percent) / 100);
       conversation = kept + append + output;
       return index === 0 ? { append, output } : { append, output, keep: kept };
     });
@@ -28,7 +28,10 @@ const sessions = fc.oneof(
   rawSessions.map((list) => list.map(sessionOf)),
   ownSessions.map((session) => [session]),
 );
-const factors = fc.oneof(fc.double({ min: 0.001, max: 8, noNaN: true }), fc.constantFrom(1 / 64, 0.5, 1, 3));
+const factors = fc.oneof(
+  fc.integer({ min: 1, max: 4000 }).map((n) => n / 1000),
+  fc.constantFrom(1 / 64, 0.5, 1, 3),
+);
 
 function prefixTokens(session: Session): number {
   return session.prefix.reduce((sum, { tokens }) => sum + tokens, 0);
@@ -53,6 +56,7 @@ function checkRelations(original: Session, scaled: Session): void {
     expect(kept).toBeLessThanOrEqual(all);
     if (wasKept === wasBefore.promptTokens + wasBefore.outputTokens) expect(kept).toBe(all);
     if (wasKept === wasBefore.promptTokens) expect(kept).toBe(before.promptTokens);
+    if (wasKept > wasBefore.promptTokens) expect(kept).toBeGreaterThanOrEqual(before.promptTokens);
     if (wasKept < wasBefore.promptTokens) expect(kept).toBeLessThanOrEqual(before.promptTokens);
     if (was.promptTokens < wasBefore.promptTokens)
       expect(turn.promptTokens).toBeLessThanOrEqual(before.promptTokens);
@@ -68,6 +72,7 @@ describe('scaleSession', () => {
           const scaled = scaleSession(session, factor);
           expect(scaled.turns).toHaveLength(session.turns.length);
           checkRelations(session, scaled);
+          for (const { tokens } of scaled.prefix) expect(tokens).toBeGreaterThanOrEqual(1);
           const [own, was] = [prefixTokens(scaled), prefixTokens(session)];
           const first = scaled.turns[0]?.promptTokens ?? 0;
           expect(own).toBeLessThanOrEqual(first);

@@ -96,7 +96,7 @@ describe('loadWorkload', () => {
   it('says why nothing is left', async () => {
     await expect(loadWorkload(agentSample, { maxContextTokens: 100 })).rejects.toMatchObject({
       code: 'INVALID_ARGUMENT',
-      message: expect.stringContaining('20 go beyond the context limit'),
+      message: expect.stringContaining('20 go beyond the context limit') as string,
     });
   });
 

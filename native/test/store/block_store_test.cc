@@ -47,7 +47,7 @@ TEST_F(StoreTest, StopsAtTheFirstGap) {
 TEST_F(StoreTest, HoldsTheRootOfItsIdentityAndSalt) {
   std::unique_ptr<BlockStore> store;
   const std::vector<uint8_t> salt{1, 2, 3};
-  ASSERT_TRUE(BlockStore::open(root_, make_format(), salt, {.create = true}, &store).ok());
+  ASSERT_TRUE(BlockStore::open(root_, make_format(), salt, kCreate, &store).ok());
   BlockKey root;
   ASSERT_TRUE(chain_root(kIdentity, salt, &root).ok());
   EXPECT_EQ(store->root_key(), root);
@@ -106,7 +106,7 @@ TEST_F(StoreTest, FindsItsBlocksAgainWhenOpenedAgain) {
     const auto store = must_open();
     for (const BlockKey& key : keys) write_block(*store, key);
   }
-  const auto store = must_open({.create = false});
+  const auto store = must_open(kOpen);
   EXPECT_EQ(store->stat().blocks, 300u);
   EXPECT_EQ(store->longest_prefix(keys.data(), keys.size()), 300u);
   EXPECT_EQ(store->stat().probes, 0u);
@@ -198,7 +198,7 @@ TEST_F(StoreTest, QuarantineOfAVanishedBlockIsFine) {
 }
 
 TEST_F(StoreTest, UnlinksBadBlocksOnceTheQuarantineIsFull) {
-  const StoreOptions options{.create = true, .quarantine_capacity = 2};
+  const StoreOptions options{.create = true, .index_capacity = 100, .quarantine_capacity = 2};
   const std::vector<BlockKey> keys = make_keys(4);
   {
     const auto store = must_open(options);

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,10 @@
 namespace dualpath::store {
 
 inline constexpr std::string_view kIdentity = "model=tiny;dtype=bf16;block_tokens=4";
+
+// With a small index: filling the default one with zeroes takes longer than a test.
+inline constexpr StoreOptions kCreate{.create = true, .index_capacity = 5000};
+inline constexpr StoreOptions kOpen{.create = false, .index_capacity = 5000};
 
 class StoreTest : public ::testing::Test {
  protected:
@@ -54,15 +59,15 @@ class StoreTest : public ::testing::Test {
     return keys;
   }
 
-  Status open_store(std::unique_ptr<BlockStore>* out, StoreOptions options = {.create = true},
+  Status open_store(std::unique_ptr<BlockStore>* out, const StoreOptions& options = kCreate,
                     std::string_view identity = kIdentity) const {
     return BlockStore::open(root_, make_format(identity), {}, options, out);
   }
 
-  std::unique_ptr<BlockStore> must_open(StoreOptions options = {.create = true}) const {
+  std::unique_ptr<BlockStore> must_open(const StoreOptions& options = kCreate) const {
     std::unique_ptr<BlockStore> store;
     const Status status = open_store(&store, options);
-    EXPECT_TRUE(status.ok()) << status.message;
+    if (!status.ok()) throw std::runtime_error(status.message);
     return store;
   }
 

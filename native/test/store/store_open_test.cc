@@ -41,7 +41,7 @@ TEST_F(StoreTest, CreateMakesTheWholeLayoutOnce) {
   EXPECT_EQ(read_text(root_ + "/store.manifest"),
             "dualpath block store\nversion=1\nidentity=" + std::string(kIdentity) + "\n");
   must_open();
-  must_open({.create = false});
+  must_open(kOpen);
   EXPECT_EQ(entries(root_), 4u);
 }
 
@@ -49,7 +49,7 @@ TEST_F(StoreTest, CreateMakesWhatWasEmptiedByHand) {
   must_open();
   std::filesystem::remove_all(root_ + "/blocks");
   std::unique_ptr<BlockStore> store;
-  expect_refusal(open_store(&store, {.create = false}), "STORAGE_IO", ENOENT, {root_ + "/blocks/00"});
+  expect_refusal(open_store(&store, kOpen), "STORAGE_IO", ENOENT, {root_ + "/blocks/00"});
   EXPECT_EQ(must_open()->stat().blocks, 0u);
 }
 
@@ -57,7 +57,7 @@ TEST_F(StoreTest, RefusesAnotherIdentityNamingBothAndTheRemedy) {
   must_open();
   std::unique_ptr<BlockStore> store;
   for (const bool create : {false, true}) {
-    expect_refusal(open_store(&store, {.create = create}, "model=other"), "STORE_MISMATCH", 0,
+    expect_refusal(open_store(&store, create ? kCreate : kOpen, "model=other"), "STORE_MISMATCH", 0,
                    {root_, "'" + std::string(kIdentity) + "'", "'model=other'", "a directory of its own"});
     EXPECT_EQ(store, nullptr);
   }
@@ -85,9 +85,9 @@ TEST_F(StoreTest, RefusesADamagedManifest) {
 
 TEST_F(StoreTest, SaysWhatIsMissing) {
   std::unique_ptr<BlockStore> store;
-  expect_refusal(open_store(&store, {.create = false}), "STORAGE_IO", ENOENT, {root_, "open it with create"});
+  expect_refusal(open_store(&store, kOpen), "STORAGE_IO", ENOENT, {root_, "open it with create"});
   std::filesystem::create_directory(root_);
-  expect_refusal(open_store(&store, {.create = false}), "STORAGE_IO", ENOENT,
+  expect_refusal(open_store(&store, kOpen), "STORAGE_IO", ENOENT,
                  {root_, "no store.manifest", "open it with create"});
   root_ += "/a/b";
   expect_refusal(open_store(&store), "STORAGE_IO", ENOENT, {root_, "parent directory"});
@@ -97,7 +97,7 @@ TEST_F(StoreTest, RefusesAFileInPlaceOfADirectory) {
   write_text(root_, "a file");
   std::unique_ptr<BlockStore> store;
   for (const bool create : {false, true}) {
-    expect_refusal(open_store(&store, {.create = create}), "STORAGE_IO", ENOTDIR,
+    expect_refusal(open_store(&store, create ? kCreate : kOpen), "STORAGE_IO", ENOTDIR,
                    {root_, "name a directory"});
   }
   root_ += "/below";
@@ -110,11 +110,10 @@ TEST_F(StoreTest, RefusesWrongOptions) {
     expect_refusal(open_store(&store, {.create = true, .index_capacity = capacity}), "INVALID_ARGUMENT", 0,
                    {root_, std::to_string(capacity) + " keys"});
   }
-  expect_refusal(BlockStore::open(root_, BlockFormat(), {}, {.create = true}, &store), "INVALID_ARGUMENT", 0,
-                 {root_});
+  expect_refusal(BlockStore::open(root_, BlockFormat(), {}, kCreate, &store), "INVALID_ARGUMENT", 0, {root_});
   const std::vector<uint8_t> salt(65);
-  expect_refusal(BlockStore::open(root_, make_format(), salt, {.create = true}, &store), "INVALID_ARGUMENT",
-                 0, {"65 bytes"});
+  expect_refusal(BlockStore::open(root_, make_format(), salt, kCreate, &store), "INVALID_ARGUMENT", 0,
+                 {"65 bytes"});
   EXPECT_FALSE(std::filesystem::exists(root_));
 }
 
@@ -141,12 +140,12 @@ TEST_F(StoreTest, RefusesDirectoriesItMayNotUse) {
   };
   for (const std::string name : {"tmp", "bad", "blocks"})
     ASSERT_EQ(chmod((root_ + "/" + name).c_str(), 0777), 0);
-  refused(root_, 0000, {.create = false}, root_);
-  refused(root_ + "/tmp", 0555, {.create = false}, root_ + "/tmp");
-  refused(root_ + "/bad", 0555, {.create = true}, root_ + "/bad");
-  refused(root_ + "/blocks/00", 0555, {.create = true}, root_ + "/blocks/00");
+  refused(root_, 0000, kOpen, root_);
+  refused(root_ + "/tmp", 0555, kOpen, root_ + "/tmp");
+  refused(root_ + "/bad", 0555, kCreate, root_ + "/bad");
+  refused(root_ + "/blocks/00", 0555, kCreate, root_ + "/blocks/00");
   std::filesystem::remove_all(root_);
-  refused(base_, 0555, {.create = true}, root_);
+  refused(base_, 0555, kCreate, root_);
 }
 
 TEST_F(StoreTest, ThreadsThatCreateOneStoreAtOnceAgree) {
@@ -159,7 +158,7 @@ TEST_F(StoreTest, ThreadsThatCreateOneStoreAtOnceAgree) {
     for (size_t t = 0; t < kThreads; ++t) {
       threads.emplace_back([&, t] {
         std::unique_ptr<BlockStore> store;
-        results[t] = open_store(&store, {.create = true}, identities[t % 2]);
+        results[t] = open_store(&store, kCreate, identities[t % 2]);
       });
     }
     for (std::thread& thread : threads) thread.join();
@@ -186,7 +185,7 @@ TEST_F(StoreTest, ProcessesThatCreateOneStoreAtOnceAgree) {
         char byte;
         if (read(gate[0], &byte, 1) != 0) return 100;  // until the parent opens the gate
         std::unique_ptr<BlockStore> store;
-        const Status status = open_store(&store, {.create = true}, identity);
+        const Status status = open_store(&store, kCreate, identity);
         if (status.ok()) return 0;
         return std::string_view(status.code) == "STORE_MISMATCH" ? 1 : 2;
       });
@@ -241,7 +240,7 @@ TEST_F(StoreTest, RecoversFromAWriterThatWasKilled) {
     return 2;
   });
   ASSERT_EQ(exit_status(child), 128 + SIGKILL);
-  const auto store = must_open({.create = false});
+  const auto store = must_open(kOpen);
   EXPECT_EQ(store->stat().blocks, 7u);
   EXPECT_EQ(store->longest_prefix(keys.data(), keys.size()), 7u);
   for (size_t i = 0; i < 7; ++i) EXPECT_TRUE(read_block(*store, keys[i]).ok());

@@ -1,0 +1,55 @@
+/**
+ * The block store: one directory of Full Blocks keyed by a chain over everything before them, so it is the
+ * paper's trie. Hashing, look-up and files are native (native/store); bytes move by an engine's programs.
+ */
+import { mkdirSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { callNative, native, type NativeStore, type NativeStoreStatistics } from '../binding/index.js';
+import type { BlockLayout } from '../layout/index.js';
+
+export interface BlockStoreOptions {
+  /** Directory; made when missing. */
+  readonly path: string;
+  readonly layout: BlockLayout;
+  /** Separates namespaces: whoever does not know the salt can neither name nor find its blocks. 0 to 64 bytes. */
+  readonly salt?: Uint8Array;
+  /** Keys the in-memory index holds; look-ups beyond ask the file system. Default 1,048,576. */
+  readonly indexCapacity?: number;
+}
+
+export class BlockStore {
+  readonly path: string;
+  readonly layout: BlockLayout;
+  /** A block's file: header page, payload, padding. */
+  readonly file: { readonly fileBytes: number; readonly headerBytes: number; readonly payloadBytes: number };
+  /** For src/transfer's engines. */
+  readonly handle: NativeStore;
+
+  private constructor(options: BlockStoreOptions, handle: NativeStore) {
+    this.path = options.path;
+    this.layout = options.layout;
+    this.handle = handle;
+    this.file = handle.facts();
+  }
+
+  /** @throws STORE_MISMATCH when the directory holds blocks of another layout, STORAGE_IO, NO_SPACE */
+  static open(options: BlockStoreOptions): BlockStore {
+    const { layout, path, salt, indexCapacity } = options;
+    mkdirSync(dirname(path), { recursive: true });
+    const handle = callNative(
+      () =>
+        new (native().Store)({
+          path,
+          identity: layout.identity,
+          layerBytes: Array.from({ length: layout.layers }, (_, layer) => layout.layerBlockBytes(layer)),
+          ...(salt === undefined ? {} : { salt }),
+          ...(indexCapacity === undefined ? {} : { indexCapacity }),
+        }),
+    );
+    return new BlockStore(options, handle);
+  }
+
+  statistics(): NativeStoreStatistics {
+    return this.handle.statistics();
+  }
+}

@@ -1,0 +1,1 @@
+export { BlockStore, type BlockStoreOptions } from './block-store.js';

@@ -1,0 +1,14 @@
+/** Programs on counters, and engines that meet through a transport. */
+export type {
+  BlocksDescriptor,
+  Descriptor,
+  LayersDescriptor,
+  NopDescriptor,
+  Signal,
+  TrafficClass,
+  Wait,
+} from './descriptor.js';
+export { TransferEngine, type Program, type ProgramResult, type TransferEngineOptions } from './engine.js';
+export { ProgramError } from './program-error.js';
+export { RangeAllocator } from './range-allocator.js';
+export { defaultRuntime, Runtime } from './runtime.js';

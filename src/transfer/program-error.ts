@@ -1,0 +1,54 @@
+/** Why a program failed, as an error with its code, and the range that failed. */
+import { DualPathError, type ErrorCode } from '../errors/index.js';
+import { none, op, programStatus } from './abi.js';
+
+export interface ProgramFailure {
+  readonly status: number;
+  readonly op: number;
+  /** Index in the program, or `none` when it was not a descriptor's fault. */
+  readonly descriptor: number;
+  /** First failing position in the descriptor's list; all before it arrived. `none` when not known. */
+  readonly block: number;
+  readonly errno: number;
+}
+
+const ENOSPC = 28;
+const opNames = Object.entries(op).map(([name]) => name);
+
+export class ProgramError extends DualPathError {
+  /** Position in the list of the first block that failed; undefined when no block did. */
+  readonly failedBlock: number | undefined;
+
+  constructor(code: ErrorCode, message: string, failure: ProgramFailure) {
+    super(code, message, {
+      op: opNames[failure.op] ?? failure.op,
+      descriptor: failure.descriptor === none ? null : failure.descriptor,
+      block: failure.block === none ? null : failure.block,
+      errno: failure.errno,
+    });
+    this.failedBlock = failure.block === none ? undefined : failure.block;
+  }
+}
+
+const codes: Record<number, readonly [ErrorCode, string]> = {
+  [programStatus.invalid]: ['INVALID_ARGUMENT', 'names something that does not exist or is out of bounds'],
+  [programStatus.storage]: ['STORAGE_IO', 'failed at the block store'],
+  [programStatus.badBlock]: ['BAD_BLOCK', 'met a stored block that is gone, truncated, foreign or corrupt'],
+  [programStatus.peer]: ['PEER_LOST', 'lost its peer'],
+  [programStatus.cancelled]: ['CANCELLED', 'was cancelled'],
+  [programStatus.closed]: ['CLOSED', 'ended with its engine'],
+};
+
+export function programError(engine: string, failure: ProgramFailure): ProgramError {
+  const [code, what] = codes[failure.status] ?? ['INTERNAL', `ended with status ${failure.status}`];
+  const where = failure.descriptor === none ? '' : ` (descriptor ${failure.descriptor}, ${opNames[failure.op]})`;
+  const block = failure.block === none ? '' : `, first at block ${failure.block} of its list`;
+  const errno = failure.errno === 0 ? '' : `, errno ${failure.errno}`;
+  const full = code === 'STORAGE_IO' && failure.errno === ENOSPC;
+  const remedy = full ? '; free space on its file system or use another directory' : '';
+  return new ProgramError(
+    full ? 'NO_SPACE' : code,
+    `a program of engine '${engine}' ${what}${where}${block}${errno}${remedy}`,
+    failure,
+  );
+}

@@ -1,0 +1,67 @@
+/** The native threads of this JavaScript environment, and how their records wake its event loop. */
+import { callNative, native, type Faults, type NativeRuntime } from '../binding/index.js';
+import { DualPathError } from '../errors/index.js';
+
+/** Anything with records to take when the runtime's threads say so. */
+export interface RecordTaker {
+  takeRecords(): void;
+}
+
+/**
+ * One progress thread and everything it carries. Engines share the default runtime of their environment
+ * unless they are given one.
+ */
+export class Runtime {
+  readonly #takers = new Set<RecordTaker>();
+  #native: NativeRuntime | undefined;
+
+  constructor() {
+    this.#native = callNative(() => new (native().Runtime)(() => this.#wake()));
+  }
+
+  /** For src/transfer: the native object. @throws CLOSED */
+  get handle(): NativeRuntime {
+    if (this.#native === undefined) throw new DualPathError('CLOSED', 'the runtime has been closed');
+    return this.#native;
+  }
+
+  get closed(): boolean {
+    return this.#native === undefined;
+  }
+
+  register(taker: RecordTaker): void {
+    this.#takers.add(taker);
+  }
+
+  unregister(taker: RecordTaker): void {
+    this.#takers.delete(taker);
+    // An idle process must be able to exit: the default runtime goes with its last engine.
+    if (this.#takers.size === 0 && this === shared) {
+      shared = undefined;
+      this.close();
+    }
+  }
+
+  /** Injects faults into every engine of this runtime; for tests. */
+  setFaults(faults: Faults): void {
+    callNative(() => this.handle.setFaults(faults));
+  }
+
+  /** Ends the threads; programs in flight end without a record. Close the engines first. */
+  close(): void {
+    this.#native?.close();
+    this.#native = undefined;
+  }
+
+  #wake(): void {
+    for (const taker of this.#takers) taker.takeRecords();
+  }
+}
+
+let shared: Runtime | undefined;
+
+/** The environment's own runtime, made on first use. */
+export function defaultRuntime(): Runtime {
+  if (shared === undefined || shared.closed) shared = new Runtime();
+  return shared;
+}
