@@ -14,31 +14,31 @@ Napi::Value describe_abi(const Napi::CallbackInfo& info) {
     fields.Set(#type "." #name, place);                                            \
   }
   DP_FIELD(dp_wait, counter)
-  DP_FIELD(dp_wait, counter_step) DP_FIELD(dp_wait, value_step) DP_FIELD(dp_wait, skip_steps) DP_FIELD(
-      dp_wait, value) DP_FIELD(dp_signal, counter) DP_FIELD(dp_signal, mode) DP_FIELD(dp_signal, remote)
-      DP_FIELD(dp_signal, counter_step) DP_FIELD(dp_signal, value) DP_FIELD(dp_descriptor, op) DP_FIELD(
-          dp_descriptor, traffic_class) DP_FIELD(dp_descriptor, flags) DP_FIELD(dp_descriptor, program)
-          DP_FIELD(dp_descriptor, tag) DP_FIELD(dp_descriptor, peer) DP_FIELD(dp_descriptor, src_geometry)
-              DP_FIELD(dp_descriptor, dst_geometry) DP_FIELD(dp_descriptor, src_list) DP_FIELD(
-                  dp_descriptor, dst_list) DP_FIELD(dp_descriptor, list_count)
-                  DP_FIELD(dp_descriptor, first_block) DP_FIELD(dp_descriptor, token_begin) DP_FIELD(
-                      dp_descriptor, token_end) DP_FIELD(dp_descriptor, first_layer)
-                      DP_FIELD(dp_descriptor, layer_count) DP_FIELD(dp_descriptor, window_end) DP_FIELD(
-                          dp_descriptor, wait) DP_FIELD(dp_descriptor, signal) DP_FIELD(dp_record, kind)
-                          DP_FIELD(dp_record, op) DP_FIELD(dp_record, step) DP_FIELD(
-                              dp_record, program) DP_FIELD(dp_record, tag) DP_FIELD(dp_record, status)
-                              DP_FIELD(dp_record, error_index) DP_FIELD(dp_record, error_block) DP_FIELD(
-                                  dp_record, bytes_moved) DP_FIELD(dp_record, submitted_ns)
-                                  DP_FIELD(dp_record, finished_ns) DP_FIELD(dp_record, error_errno) DP_FIELD(
-                                      dp_ring_index, head) DP_FIELD(dp_ring_index,
-                                                                    tail) DP_FIELD(dp_ring_index, sleeping)
-                                      DP_FIELD(dp_door_header, submission_entries) DP_FIELD(
-                                          dp_door_header,
-                                          completion_entries) DP_FIELD(dp_door_header, counter_entries)
-                                          DP_FIELD(dp_door_header, slot_entries)
-                                              DP_FIELD(dp_door_header, key_entries)
-                                                  DP_FIELD(dp_door_header, submission_offset)
-                                                      DP_FIELD(dp_door_header, completion_offset)
+  DP_FIELD(dp_wait, counter_step)
+  DP_FIELD(dp_wait, value_step) DP_FIELD(dp_wait, skip_steps) DP_FIELD(dp_wait, value) DP_FIELD(
+      dp_signal, counter) DP_FIELD(dp_signal, mode) DP_FIELD(dp_signal, remote) DP_FIELD(dp_signal,
+                                                                                         counter_step)
+      DP_FIELD(dp_signal, value) DP_FIELD(dp_descriptor, op) DP_FIELD(dp_descriptor, traffic_class) DP_FIELD(
+          dp_descriptor, flags) DP_FIELD(dp_descriptor, program) DP_FIELD(dp_descriptor, tag)
+          DP_FIELD(dp_descriptor, peer) DP_FIELD(dp_descriptor, src_geometry) DP_FIELD(
+              dp_descriptor, dst_geometry) DP_FIELD(dp_descriptor, src_list) DP_FIELD(dp_descriptor, dst_list)
+              DP_FIELD(dp_descriptor, list_count) DP_FIELD(dp_descriptor, first_block) DP_FIELD(
+                  dp_descriptor, token_begin) DP_FIELD(dp_descriptor, token_end)
+                  DP_FIELD(dp_descriptor, first_layer) DP_FIELD(dp_descriptor, layer_count) DP_FIELD(
+                      dp_descriptor, window_end) DP_FIELD(dp_descriptor, wait) DP_FIELD(dp_descriptor, signal)
+                      DP_FIELD(dp_record, kind) DP_FIELD(dp_record, op) DP_FIELD(dp_record, step) DP_FIELD(
+                          dp_record, program) DP_FIELD(dp_record, tag) DP_FIELD(dp_record, status)
+                          DP_FIELD(dp_record, error_index) DP_FIELD(dp_record, error_block)
+                              DP_FIELD(dp_record, bytes_moved) DP_FIELD(dp_record, submitted_ns) DP_FIELD(
+                                  dp_record, finished_ns) DP_FIELD(dp_record, error_errno)
+                                  DP_FIELD(dp_ring_index, head) DP_FIELD(dp_ring_index, tail) DP_FIELD(
+                                      dp_ring_index, sleeping) DP_FIELD(dp_door_header, submission_entries)
+                                      DP_FIELD(dp_door_header, completion_entries)
+                                          DP_FIELD(dp_door_header, counter_entries)
+                                              DP_FIELD(dp_door_header, slot_entries)
+                                                  DP_FIELD(dp_door_header, key_entries)
+                                                      DP_FIELD(dp_door_header, submission_offset) DP_FIELD(
+                                                          dp_door_header, completion_offset)
                                                           DP_FIELD(dp_door_header, counter_offset)
                                                               DP_FIELD(dp_door_header, slot_offset)
                                                                   DP_FIELD(dp_door_header, key_offset)

@@ -20,6 +20,7 @@ KvSeedsObject::KvSeedsObject(const Napi::CallbackInfo& info) : Napi::ObjectWrap<
 void EmulatedGpuObject::define(Napi::Env env, Napi::Object exports) {
   exports.Set("EmulatedGpu", DefineClass(env, "EmulatedGpu",
                                          {InstanceMethod<&EmulatedGpuObject::launch>("launch"),
+                                          InstanceMethod<&EmulatedGpuObject::cancel>("cancel"),
                                           InstanceMethod<&EmulatedGpuObject::statistics>("statistics"),
                                           InstanceMethod<&EmulatedGpuObject::close>("close")}));
 }
@@ -113,7 +114,8 @@ bool EmulatedGpuObject::parse_body(Napi::Env env, Napi::Value value, emulation::
   return options.ok();
 }
 
-// {lane, steps, allLayers, stepDurationNs, waits: [..2], signals: [..2], bodies: [...]} -> false when full
+// {lane, steps, allLayers, stepDurationNs, waits: [..2], signals: [..2], bodies: [...]} -> number of the
+// launch, 0 when full
 Napi::Value EmulatedGpuObject::launch(const Napi::CallbackInfo& info) {
   const Napi::Env env = info.Env();
   Options options(env, info[0]);
@@ -143,7 +145,7 @@ Napi::Value EmulatedGpuObject::launch(const Napi::CallbackInfo& info) {
     launch.bodies.push_back(std::move(body));
   }
   if (!options.ok()) return env.Undefined();
-  return Napi::Boolean::New(env, gpu_->launch(std::move(launch)));
+  return Napi::Number::New(env, gpu_->launch(std::move(launch)));
 }
 
 Napi::Value EmulatedGpuObject::statistics(const Napi::CallbackInfo& info) {
@@ -162,6 +164,11 @@ Napi::Value EmulatedGpuObject::statistics(const Napi::CallbackInfo& info) {
   for (uint32_t i = 0; i < s.lateness_log2_ns.size(); i++) buckets.Set(i, number(env, s.lateness_log2_ns[i]));
   out.Set("latenessLog2Ns", buckets);
   return out;
+}
+
+Napi::Value EmulatedGpuObject::cancel(const Napi::CallbackInfo& info) {
+  gpu_->cancel(info[0].ToNumber().Uint32Value());
+  return info.Env().Undefined();
 }
 
 Napi::Value EmulatedGpuObject::close(const Napi::CallbackInfo& info) {

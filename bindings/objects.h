@@ -132,6 +132,7 @@ class EmulatedGpuObject : public Napi::ObjectWrap<EmulatedGpuObject> {
  private:
   bool parse_body(Napi::Env env, Napi::Value value, emulation::KernelBody* body);
   Napi::Value launch(const Napi::CallbackInfo& info);
+  Napi::Value cancel(const Napi::CallbackInfo& info);
   Napi::Value statistics(const Napi::CallbackInfo& info);
   Napi::Value close(const Napi::CallbackInfo& info);
   std::shared_ptr<TransferEngine> engine_;

@@ -19,18 +19,30 @@ void EmulatedGpu::stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-bool EmulatedGpu::launch(Launch launch) {
-  if (launch.lane >= lanes_.size() || stop_.load(std::memory_order_relaxed)) return false;
+uint32_t EmulatedGpu::launch(Launch launch) {
+  if (launch.lane >= lanes_.size() || launch.steps == 0) return 0;
+  if (stop_.load(std::memory_order_relaxed)) return 0;
   if (queued_.fetch_add(1, std::memory_order_relaxed) >= kMaxQueued) {
     queued_.fetch_sub(1, std::memory_order_relaxed);
-    return false;
+    return 0;
   }
+  uint32_t id;
   {
     std::lock_guard lock(mutex_);
+    if (++last_id_ == 0) last_id_ = 1;
+    id = launch.id = last_id_;
     incoming_.push_back(std::move(launch));
   }
   waker_->wake();
-  return true;
+  return id;
+}
+
+void EmulatedGpu::cancel(uint32_t id) {
+  {
+    std::lock_guard lock(mutex_);
+    cancelling_.push_back(id);
+  }
+  waker_->wake();
 }
 
 StreamStatistics EmulatedGpu::statistics() {
@@ -45,6 +57,12 @@ void EmulatedGpu::take_incoming() {
     lane.queue.push_back(std::move(launch));
   }
   incoming_.clear();
+  for (const uint32_t id : cancelling_) {
+    for (Lane& lane : lanes_) {
+      for (Launch& launch : lane.queue) launch.cancelled |= launch.id == id;
+    }
+  }
+  cancelling_.clear();
 }
 
 void EmulatedGpu::run() {
@@ -59,7 +77,6 @@ void EmulatedGpu::run() {
     if (progress) {
       if (armed) waker_->disarm();
       armed = false;
-      door_->notify();
       continue;
     }
     // Arm, look once more, sleep: a counter bumped in between is seen by the second look.
@@ -74,6 +91,7 @@ void EmulatedGpu::run() {
 }
 
 bool EmulatedGpu::ready(const Launch& launch, uint16_t step) {
+  if (launch.cancelled) return true;
   for (const dp_wait& wait : launch.wait) {
     if (wait.counter == DP_NONE || step < wait.skip_steps) continue;
     const uint64_t value = wait.value + static_cast<uint64_t>(step) * wait.value_step;
@@ -127,6 +145,7 @@ void EmulatedGpu::finish(Launch& launch, uint16_t step, uint64_t deadline_ns) {
       door_->counter_raise(index, signal.value + step + 1u);
     }
   }
+  door_->notify();  // now: the body of the next kernel may take a while
 }
 
 // Moves one lane as far as time and counters allow; returns when it next needs the thread.
@@ -140,9 +159,9 @@ uint64_t EmulatedGpu::advance(Lane& lane, bool* progress) {
         return kNever;
       }
       const uint64_t start = lane.chained ? lane.deadline_ns : now_ns();
-      lane.deadline_ns = start + launch.step_duration_ns;
+      lane.deadline_ns = start + (launch.cancelled ? 0 : launch.step_duration_ns);
       lane.running = true;
-      run_bodies(launch, lane.step);
+      if (!launch.cancelled) run_bodies(launch, lane.step);
       if (!launch.bodies.empty() && now_ns() > lane.deadline_ns) {
         std::lock_guard lock(mutex_);
         statistics_.overruns++;

@@ -38,6 +38,8 @@ struct Launch {
   dp_wait wait[2] = {{DP_NONE, 0, 0, 0, 0}, {DP_NONE, 0, 0, 0, 0}};
   dp_signal signal[2] = {{DP_NONE, 0, 0, 0, 0, 0}, {DP_NONE, 0, 0, 0, 0, 0}};
   std::vector<KernelBody> bodies;
+  uint32_t id = 0;         // given by launch()
+  bool cancelled = false;  // by cancel()
 };
 
 struct StreamStatistics {
@@ -62,8 +64,11 @@ class EmulatedGpu {
 
   // Ends the thread; kernels queued and not begun never run. Idempotent.
   void stop();
-  // False when stopped, when the queue is full or the lane does not exist.
-  bool launch(Launch launch);
+  // Its number, or 0 when stopped, when the queue is full, the lane does not exist or there are no steps.
+  uint32_t launch(Launch launch);
+  // Kernels of the launch that have not begun neither wait nor touch memory nor take time any more; they
+  // still bump their counters, so whoever waits for the last one knows that the launch is over.
+  void cancel(uint32_t id);
   StreamStatistics statistics();
 
  private:
@@ -85,8 +90,10 @@ class EmulatedGpu {
   std::shared_ptr<Door> door_;
   std::shared_ptr<Waker> waker_;
   std::vector<Lane> lanes_;
-  std::mutex mutex_;  // guards incoming_ and statistics_
+  std::mutex mutex_;  // guards incoming_, cancelling_, last_id_ and statistics_
   std::vector<Launch> incoming_;
+  std::vector<uint32_t> cancelling_;
+  uint32_t last_id_ = 0;
   std::atomic<size_t> queued_{0};
   StreamStatistics statistics_;
   std::atomic<bool> stop_{false};

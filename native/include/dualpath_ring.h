@@ -25,11 +25,11 @@ extern "C" {
 
 enum dp_op {
   DP_OP_NOP = 0,
-  DP_OP_READ = 1,    /* keys -> slots of a buffer geometry, over the node's storage link */
-  DP_OP_WRITE = 2,   /* slots of a buffer geometry -> keys */
-  DP_OP_COPY = 3,    /* geometry -> geometry on this engine, through its compute NIC */
-  DP_OP_SEND = 4,    /* geometry here -> geometry of a peer, over the compute network */
-  DP_OP_BUMP = 5     /* only waits and signals */
+  DP_OP_READ = 1,  /* keys -> slots of a buffer geometry, over the node's storage link */
+  DP_OP_WRITE = 2, /* slots of a buffer geometry -> keys */
+  DP_OP_COPY = 3,  /* geometry -> geometry on this engine, through its compute NIC */
+  DP_OP_SEND = 4,  /* geometry here -> geometry of a peer, over the compute network */
+  DP_OP_BUMP = 5   /* only waits and signals */
 };
 
 enum dp_traffic_class { DP_CLASS_INFERENCE = 0, DP_CLASS_KV = 1, DP_CLASS_CONTROL = 2 };
@@ -102,12 +102,12 @@ struct dp_record {
   uint16_t step;
   uint32_t program;
   uint32_t tag;
-  int32_t status;         /* 0, or a DP_ERROR_* below */
-  uint32_t error_index;   /* descriptor's index within the program */
-  uint32_t error_block;   /* first failing position within the list, or DP_NONE */
+  int32_t status;       /* 0, or a DP_ERROR_* below */
+  uint32_t error_index; /* descriptor's index within the program */
+  uint32_t error_block; /* first failing position within the list, or DP_NONE */
   uint64_t bytes_moved;
-  uint64_t submitted_ns;  /* CLOCK_MONOTONIC when native code took the program */
-  uint64_t finished_ns;   /* CLOCK_MONOTONIC when it ended */
+  uint64_t submitted_ns; /* CLOCK_MONOTONIC when native code took the program */
+  uint64_t finished_ns;  /* CLOCK_MONOTONIC when it ended */
   int32_t error_errno;
   uint32_t reserved[3];
 };
@@ -119,7 +119,7 @@ enum dp_error {
   DP_ERROR_BAD_BLOCK = 3, /* a block vanished or is truncated, foreign or corrupt: a miss */
   DP_ERROR_PEER = 4,      /* the peer closed or was never there */
   DP_ERROR_CANCELLED = 5,
-  DP_ERROR_CLOSED = 6,    /* the engine closed with the program in flight */
+  DP_ERROR_CLOSED = 6, /* the engine closed with the program in flight */
 };
 
 /* One producer and one consumer each way. The producer writes entries, then publishes `tail`
@@ -137,8 +137,8 @@ struct dp_door_header {
   uint32_t magic;
   uint32_t version;
   uint32_t total_bytes;
-  uint32_t descriptor_bytes; /* sizeof(struct dp_descriptor) */
-  uint32_t record_bytes;     /* sizeof(struct dp_record) */
+  uint32_t descriptor_bytes;   /* sizeof(struct dp_descriptor) */
+  uint32_t record_bytes;       /* sizeof(struct dp_record) */
   uint32_t submission_entries; /* powers of two */
   uint32_t completion_entries;
   uint32_t counter_entries;

@@ -16,7 +16,7 @@ bool TransferEngine::turn_blocks(Active& active, uint64_t now, BlockIo& io) {
   const dp_descriptor& d = active.d;
   if (active.next_step != 0) return false;  // everything is issued
   if (!active.step_open) {
-    if (!waits_hold(d, 0)) return false;
+    if (!waits_hold(d, 0) || !owe_event(d)) return false;
     active.step_open = true;
   }
   RateLink* link = (d.op == DP_OP_READ ? options_.links.storage_read : options_.links.storage_write).get();
@@ -53,17 +53,18 @@ bool TransferEngine::start_block(Active& active, uint64_t now, BlockIo& io) {
     return true;
   }
   store::BlockStore& store = *options_.store;
+  BlockOp* op = io.acquire();
+  if (op == nullptr) {
+    statistics_.waits_queue.fetch_add(1, std::memory_order_relaxed);
+    return false;
+  }
   if (!read && store.longest_prefix(&key, 1) == 1) {  // the same key is the same bytes
+    io.release(op);
     statistics_.write_skipped_blocks.fetch_add(1, std::memory_order_relaxed);
     active.cursor++;
     active.in_flight++;
     block_done(active);
     return true;
-  }
-  BlockOp* op = io.acquire();
-  if (op == nullptr) {
-    statistics_.waits_queue.fetch_add(1, std::memory_order_relaxed);
-    return false;
   }
   op->write = !read;
   op->durable = options_.durable_writes;
@@ -155,13 +156,13 @@ void TransferEngine::block_done(Active& active) {
       if (signal.counter == DP_NONE) continue;
       const bool ordered = signal.mode == DP_SIGNAL_ORDERED;
       if (ordered ? !all : none) continue;
-      if (!raise(d, signal, signal.counter, ordered ? signal.value + 1 : signal.value)) {
-        fail(program, &active, DP_ERROR_PEER);
-      }
+      if (!raise(active, signal, signal.counter, ordered ? signal.value + 1 : signal.value)) break;
     }
     door().notify();
   }
-  if (all) retire(active);
+  if (!all) return;
+  if (active.step_open) post_event(active, 0);
+  retire(active);
 }
 
 }  // namespace dualpath

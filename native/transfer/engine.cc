@@ -9,6 +9,9 @@
 namespace dualpath {
 namespace {
 
+// The consumer of records does not ring when it makes room, so who waits for room looks now and then.
+constexpr uint64_t kRoomPoll_ns = 1'000'000;
+
 // Whether the store's file system takes O_DIRECT: tried, not guessed, with a file of its own.
 bool probe_direct_io(store::BlockStore& store) {
   char path[store::kBlockPathBytes];
@@ -27,11 +30,16 @@ TransferEngine::TransferEngine(EngineOptions options, FaultPlan* faults)
 Status TransferEngine::create(EngineOptions options, FaultPlan* faults,
                               std::shared_ptr<TransferEngine>* out) {
   const dp_door_header& header = options.door->header();
+  // One entry is left for events: programs that wait for room to post one must not hold all of it.
   if (options.max_programs == 0 || options.max_programs > 65536 ||
-      options.max_programs > header.completion_entries) {
+      options.max_programs >= header.completion_entries) {
     return Status::error("INVALID_ARGUMENT", "max_programs " + std::to_string(options.max_programs) +
-                                                 ": 1 to 65536 and at most the completion ring's " +
+                                                 ": 1 to 65536 and less than the completion ring's " +
                                                  std::to_string(header.completion_entries) + " entries");
+  }
+  if (options.max_descriptors == 0 || options.max_descriptors > (1u << 20)) {
+    return Status::error("INVALID_ARGUMENT", "max_descriptors " + std::to_string(options.max_descriptors) +
+                                                 ": 1 to 1048576 allowed");
   }
   auto engine = std::shared_ptr<TransferEngine>(new TransferEngine(std::move(options), faults));
   const EngineOptions& given = engine->options_;
@@ -41,7 +49,7 @@ Status TransferEngine::create(EngineOptions options, FaultPlan* faults,
   for (Active& active : engine->pool_) engine->free_.push_back(&active);
   engine->active_.reserve(given.max_descriptors);
   std::vector<Timer> storage;
-  storage.reserve(given.max_descriptors + BlockIo::kMaxOps);
+  storage.reserve(size_t{given.max_descriptors} * kMaxStepsInFlight + BlockIo::kMaxOps);
   engine->timers_ = decltype(engine->timers_)(std::greater<Timer>(), std::move(storage));
   if (given.store != nullptr) engine->direct_io_ = probe_direct_io(*given.store);
   engine->endpoint_ = std::make_shared<LoopbackEndpoint>(given.name, given.door, given.links.nic_ingress);
@@ -87,13 +95,22 @@ Status TransferEngine::connect(const std::string& name, uint32_t* peer) {
 }
 
 void TransferEngine::request_cancel(uint32_t program) {
+  const uint32_t place = program & 0xffff;
+  if (place >= programs_.size()) return;  // no program in flight has such an id
   std::lock_guard lock(requests_mutex_);
-  cancel_requests_.push_back(program);
+  const auto found = std::find_if(cancel_requests_.begin(), cancel_requests_.end(),
+                                  [&](uint32_t id) { return (id & 0xffff) == place; });
+  if (found == cancel_requests_.end()) {
+    cancel_requests_.push_back(program);
+  } else {
+    *found = program;  // the program before it in this place has ended
+  }
   requests_.store(true, std::memory_order_release);
 }
 
 void TransferEngine::request_close() {
   endpoint_->close();  // at once: when this returns, no peer writes here any more
+  loopback::forget(*endpoint_);
   std::lock_guard lock(requests_mutex_);
   close_requested_ = true;
   requests_.store(true, std::memory_order_release);
@@ -101,11 +118,15 @@ void TransferEngine::request_close() {
 
 // Requests come after the descriptors they speak of: one that names an unknown program waits until the
 // ring is empty, and then means a program that has ended.
-void TransferEngine::take_requests(bool ring_empty) {
+void TransferEngine::take_requests(uint32_t head) {
   std::lock_guard lock(requests_mutex_);
+  // Read after the lock is taken: descriptors may have come since ingest() looked.
+  const uint32_t tail =
+      std::atomic_ref<uint32_t>(door().header().submission.tail).load(std::memory_order_acquire);
+  const bool ring_empty = head == tail;
   std::erase_if(cancel_requests_, [&](uint32_t id) {
-    Program& program = programs_[(id & 0xffff) % programs_.size()];
-    const bool known = program.id == id && !program.open;
+    Program& program = programs_[id & 0xffff];
+    const bool known = program.id == id;
     if (known) fail(program, nullptr, DP_ERROR_CANCELLED);
     return known || ring_empty;
   });
@@ -152,10 +173,33 @@ void TransferEngine::end_if_over(Program& program) {
   post(record);
 }
 
-uint32_t TransferEngine::completion_room() {
+// Whether another program or event may be begun: there must be room for its record.
+bool TransferEngine::has_room() {
   dp_ring_index& ring = door().header().completion;
   const uint32_t head = std::atomic_ref<uint32_t>(ring.head).load(std::memory_order_acquire);
-  return door().header().completion_entries - (ring.tail - head);
+  if (door().header().completion_entries - (ring.tail - head) > records_owed_) return true;
+  next_room_ns_ = now_ns() + kRoomPoll_ns;
+  return false;
+}
+
+// False when there is no room for the record the descriptor's next step would post.
+bool TransferEngine::owe_event(const dp_descriptor& d) {
+  if ((d.flags & DP_FLAG_EVENT) == 0) return true;
+  if (!has_room()) return false;
+  records_owed_++;
+  return true;
+}
+
+void TransferEngine::post_event(const Active& active, uint16_t step) {
+  if ((active.d.flags & DP_FLAG_EVENT) == 0) return;
+  dp_record record = active.program->record;
+  record.kind = DP_RECORD_STEP;
+  record.op = active.d.op;
+  record.step = step;
+  record.tag = active.d.tag;
+  record.finished_ns = now_ns();
+  records_owed_--;
+  post(record);
 }
 
 // There is room: programs and events are only begun while there is room for what they owe.
@@ -177,7 +221,7 @@ void TransferEngine::disarm() {
 }
 
 uint64_t TransferEngine::next_due() const {
-  return std::min(next_link_ns_, timers_.empty() ? kNever : timers_.top().due_ns);
+  return std::min({next_link_ns_, next_room_ns_, timers_.empty() ? kNever : timers_.top().due_ns});
 }
 
 bool TransferEngine::fire_due(uint64_t now, BlockIo& io) {
@@ -199,32 +243,52 @@ bool TransferEngine::advance(uint64_t now, BlockIo& io) {
   next_link_ns_ = kNever;
   bool moved = false;
   // Storage first come, first served: sharing the link among all readers would finish all of them late.
+  bool reads_ahead = false;  // an earlier one has blocks still to issue
+  bool writes_ahead = false;
   for (Active* active : active_) {
     if (active->program == nullptr) continue;
     if (active->program->record.status != DP_ERROR_NONE) {
       abandon_step(*active);
-      if (active->in_flight == 0) retire(*active);
+      if (active->in_flight != 0) continue;
+      retire(*active);
+      moved = true;
     } else if (active->d.op == DP_OP_READ || active->d.op == DP_OP_WRITE) {
+      bool& ahead = active->d.op == DP_OP_READ ? reads_ahead : writes_ahead;
+      if (ahead) continue;
       moved |= turn_blocks(*active, now, io);
+      ahead = active->program != nullptr && active->step_open && active->next_step == 0;
     }
   }
-  // Everything else in turn, a chunk each, from another one every time.
+  // Everything else in turn, a chunk each, beginning after the one that got the last turn.
   const size_t count = active_.size();
+  size_t next_turn = turn_;
   for (size_t i = 0; i < count; i++) {
-    Active& active = *active_[(rotation_ + i) % count];
+    const size_t at = (turn_ + i) % count;
+    Active& active = *active_[at];
     if (active.program == nullptr || active.program->record.status != DP_ERROR_NONE) continue;
-    if (active.d.op == DP_OP_COPY || active.d.op == DP_OP_SEND) {
-      moved |= turn_layers(active, now);
-    } else if (active.d.op == DP_OP_NOP || active.d.op == DP_OP_BUMP) {
-      moved |= turn_bumps(active);
+    if (active.d.op == DP_OP_READ || active.d.op == DP_OP_WRITE) continue;
+    const bool layers = active.d.op == DP_OP_COPY || active.d.op == DP_OP_SEND;
+    if (!(layers ? turn_layers(active, now) : turn_bumps(active))) continue;
+    moved = true;
+    next_turn = at + 1;
+  }
+  drop_retired(next_turn);
+  return moved;
+}
+
+// Keeps the order of submission, and the turn with the descriptor that has it.
+void TransferEngine::drop_retired(size_t next_turn) {
+  turn_ = next_turn;
+  size_t kept = 0;
+  for (size_t i = 0; i < active_.size(); i++) {
+    if (active_[i]->program != nullptr) {
+      active_[kept++] = active_[i];
+    } else {
+      free_.push_back(active_[i]);
+      if (i < next_turn) turn_--;
     }
   }
-  rotation_++;
-  const auto retired = std::stable_partition(active_.begin(), active_.end(),
-                                             [](const Active* active) { return active->program != nullptr; });
-  free_.insert(free_.end(), retired, active_.end());
-  active_.erase(retired, active_.end());
-  return moved;
+  active_.resize(kept);
 }
 
 }  // namespace dualpath

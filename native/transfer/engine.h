@@ -35,8 +35,8 @@ struct EngineOptions {
   EngineLinks links;
   std::shared_ptr<store::BlockStore> store;  // may be null: no READ or WRITE then
   bool durable_writes = false;
-  uint32_t max_programs = 1024;                // in flight; at most 65536
-  uint32_t max_descriptors = 8192;             // in flight
+  uint32_t max_programs = 1024;                // in flight; at most 65536, less than completion entries
+  uint32_t max_descriptors = 8192;             // in flight; at most 2^20
   uint64_t storage_lookahead_ns = 25'000'000;  // storage work queued ahead of the link: hides the disk
   uint64_t nic_lookahead_ns = 1'000'000;
   uint32_t chunk_bytes = 256 << 10;  // moved for one descriptor before another gets its turn
@@ -68,7 +68,9 @@ class TransferEngine {
   std::shared_ptr<const Geometry> geometry(uint32_t id) const;
   Status connect(const std::string& name, uint32_t* peer);
   void request_cancel(uint32_t program);  // its record comes when nothing of it is in flight
-  void request_close();  // peers no longer reach it; every program ends with CLOSED or better
+  // Peers no longer reach it and its name is free; every program ends with CLOSED or better. After either
+  // request ring the reactor.
+  void request_close();
   const EngineStatistics& statistics() const { return statistics_; }
 
   // The reactor's thread. Each returns whether it moved anything.
@@ -95,8 +97,8 @@ class TransferEngine {
     Program* program = nullptr;  // nullptr: retired
     uint32_t index = 0;          // in the program
     uint16_t next_step = 0;      // to start, or started and not all issued
-    bool step_open = false;
-    uint32_t cursor = 0;  // next block of the open step (READ, WRITE: of the list)
+    bool step_open = false;      // READ, WRITE: until the whole list is done
+    uint32_t cursor = 0;         // next block of the open step (READ, WRITE: of the list)
     uint64_t step_due_ns = 0;
     uint32_t in_flight = 0;        // steps; for READ and WRITE blocks
     uint32_t blocks_done = 0;      // READ, WRITE
@@ -117,13 +119,17 @@ class TransferEngine {
   void fail(Program& program, const Active* active, dp_error error, uint32_t block = DP_NONE,
             int sys_errno = 0);
   void retire(Active& active);
+  void drop_retired(size_t next_turn);
   void end_if_over(Program& program);
   void post(const dp_record& record);
-  uint32_t completion_room();
-  void take_requests(bool ring_empty);
+  bool has_room();
+  bool owe_event(const dp_descriptor& d);
+  void post_event(const Active& active, uint16_t step);
+  void take_requests(uint32_t head);
 
   // ingest.cc: descriptors in
   Program& program_of(const dp_descriptor& d, uint64_t now);
+  void end_of_descriptors(Program& program);
   void accept(const dp_descriptor& d, Program& program);
   bool valid(const dp_descriptor& d) const;
   bool valid_blocks(const dp_descriptor& d) const;
@@ -138,7 +144,7 @@ class TransferEngine {
   uint64_t move_chunk(Active& active, uint64_t now);
   void finish_step(Active& active, uint16_t step);
   bool waits_hold(const dp_descriptor& d, uint16_t step);
-  bool raise(const dp_descriptor& d, const dp_signal& signal, uint32_t index, uint64_t value);
+  bool raise(Active& active, const dp_signal& signal, uint32_t index, uint64_t value);
   void advance_prefix(Active& active, uint16_t step);
 
   // blocks.cc: READ and WRITE
@@ -162,12 +168,13 @@ class TransferEngine {
   std::vector<Active> pool_;
   std::vector<Active*> free_;
   std::vector<Active*> active_;  // in order of submission
-  size_t rotation_ = 0;
+  size_t turn_ = 0;              // whose turn it is in active_; may be one past its end
   std::priority_queue<Timer, std::vector<Timer>, std::greater<Timer>> timers_;
   uint64_t next_link_ns_ = kNever;  // when a busy link takes work again
+  uint64_t next_room_ns_ = kNever;  // when to look again for room in the completion ring
 
   std::mutex requests_mutex_;
-  std::vector<uint32_t> cancel_requests_;
+  std::vector<uint32_t> cancel_requests_;  // at most one for each place in programs_
   std::atomic<bool> requests_{false};
   bool close_requested_ = false;  // guarded by requests_mutex_
   bool closing_ = false;

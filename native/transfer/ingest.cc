@@ -18,24 +18,25 @@ bool TransferEngine::ingest(uint64_t now) {
   const uint32_t tail = std::atomic_ref<uint32_t>(header.submission.tail).load(std::memory_order_acquire);
   const uint32_t first = header.submission.head;
   uint32_t head = first;
+  next_room_ns_ = kNever;
   for (int budget = kBatch; head != tail && budget > 0; budget--, head++) {
     if (free_.empty()) break;  // back-pressure: the ring fills, the owner waits
-    if (ingesting_ == nullptr && completion_room() <= records_owed_) break;
-    const dp_descriptor& d = door().descriptors()[head & mask];
+    const dp_descriptor d = door().descriptors()[head & mask];  // a copy: what is checked is what runs
+    if (ingesting_ != nullptr && ingesting_->record.program != d.program) {  // its END is missing
+      fail(*ingesting_, nullptr, DP_ERROR_INVALID);
+      end_of_descriptors(*ingesting_);
+    }
+    if (ingesting_ == nullptr && !has_room()) break;
     Program& program = program_of(d, now);
     accept(d, program);
-    if ((d.flags & DP_FLAG_END) != 0) {
-      ingesting_ = nullptr;
-      program.open = false;
-      end_if_over(program);
-    }
+    if ((d.flags & DP_FLAG_END) != 0) end_of_descriptors(program);
   }
   const uint32_t taken = head - first;
   if (taken > 0) {
     std::atomic_ref<uint32_t>(header.submission.head).store(head, std::memory_order_release);
     statistics_.descriptors.fetch_add(taken, std::memory_order_relaxed);
   }
-  if (requests_.load(std::memory_order_acquire)) take_requests(head == tail);
+  if (requests_.load(std::memory_order_acquire)) take_requests(head);
   return taken > 0;
 }
 
@@ -60,6 +61,12 @@ TransferEngine::Program& TransferEngine::program_of(const dp_descriptor& d, uint
   statistics_.programs.fetch_add(1, std::memory_order_relaxed);
   ingesting_ = program;
   return *program;
+}
+
+void TransferEngine::end_of_descriptors(Program& program) {
+  ingesting_ = nullptr;
+  program.open = false;
+  end_if_over(program);
 }
 
 void TransferEngine::accept(const dp_descriptor& d, Program& program) {
@@ -116,7 +123,10 @@ bool TransferEngine::valid_blocks(const dp_descriptor& d) const {
   const auto buffer = geometry(read ? d.dst_geometry : d.src_geometry);
   if (options_.store == nullptr || buffer == nullptr || d.layer_count != 1) return false;
   const store::BlockFormat& format = options_.store->format();
-  return buffer->slot_stride_bytes() >= format.file_bytes() &&
+  const uint64_t last_slot =
+      static_cast<uint64_t>(buffer->slot(buffer->slots() - 1) - buffer->arena().base());
+  return buffer->slot_stride_bytes() >= format.file_bytes() && buffer->layers() == format.layers() &&
+         within(last_slot, format.file_bytes(), buffer->arena().bytes()) &&
          buffer->slot_stride_bytes() % store::BlockFormat::kAlignment == 0 &&
          reinterpret_cast<uintptr_t>(buffer->slot(0)) % store::BlockFormat::kAlignment == 0 &&
          within(read ? d.src_list : d.dst_list, d.list_count, header.key_entries) &&
@@ -131,6 +141,10 @@ bool TransferEngine::valid_layers(const dp_descriptor& d) const {
       !within(d.dst_list, d.list_count, header.slot_entries)) {
     return false;
   }
+  const uint64_t tokens_begin = static_cast<uint64_t>(d.first_block) * from->block_tokens();
+  const uint64_t tokens_end = tokens_begin + static_cast<uint64_t>(d.list_count) * from->block_tokens();
+  if (d.token_begin > d.token_end) return false;
+  if (d.token_begin < d.token_end && (d.token_begin < tokens_begin || d.token_end > tokens_end)) return false;
   if (d.op == DP_OP_SEND) return peers_[d.peer]->check(*from, d.dst_geometry) != PeerResult::kOutOfBounds;
   const auto to = geometry(d.dst_geometry);
   return to != nullptr && to->same_shape(*from);

@@ -10,8 +10,8 @@ LoopbackEndpoint::LoopbackEndpoint(std::string name, std::shared_ptr<Door> door,
     : name_(std::move(name)), door_(std::move(door)), ingress_(std::move(ingress)) {}
 
 void LoopbackEndpoint::close() {
-  std::unique_lock lock(mutex_);
-  closed_ = true;
+  closed_.store(true, std::memory_order_relaxed);  // first, so that a stream of writers cannot hold us off
+  std::unique_lock lock(mutex_);                   // those under way
 }
 
 class LoopbackPeer final : public Peer {
@@ -35,11 +35,11 @@ class LoopbackPeer final : public Peer {
     const Geometry& to = **endpoint_->geometries_.find(part.to_geometry);  // check() has seen it
     *bytes = 0;
     for (uint32_t i = 0; i < part.count; i++) {
-      if (part.from_slots[i] >= part.from->slots() || part.to_slots[i] >= to.slots()) {
-        return PeerResult::kOutOfBounds;
-      }
-      *bytes += copy_block(*part.from, part.from_slots[i], to, part.to_slots[i], part.layer,
-                           part.first_block + i, part.tokens, part.window_end);
+      const uint32_t from_slot = part.from_slots[i];  // read once: the table is shared
+      const uint32_t to_slot = part.to_slots[i];
+      if (from_slot >= part.from->slots() || to_slot >= to.slots()) return PeerResult::kOutOfBounds;
+      *bytes += copy_block(*part.from, from_slot, to, to_slot, part.layer, part.first_block + i, part.tokens,
+                           part.window_end);
     }
     return PeerResult::kOk;
   }
@@ -93,7 +93,10 @@ Status listen(const std::shared_ptr<LoopbackEndpoint>& endpoint) {
 void forget(const LoopbackEndpoint& endpoint) {
   std::lock_guard lock(names().mutex);
   const auto found = names().endpoints.find(endpoint.name());
-  if (found != names().endpoints.end()) names().endpoints.erase(found);
+  // The name may be another's by now.
+  if (found != names().endpoints.end() && found->second.lock().get() == &endpoint) {
+    names().endpoints.erase(found);
+  }
 }
 
 Status connect(const std::string& name, std::unique_ptr<Peer>* out) {

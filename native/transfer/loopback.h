@@ -53,13 +53,13 @@ class LoopbackEndpoint {
   std::shared_ptr<RateLink> ingress_;
   GeometryTable geometries_;
   std::shared_mutex mutex_;
-  bool closed_ = false;
+  std::atomic<bool> closed_{false};
 };
 
 // The names of this process's endpoints. PEER_LOST for a name nobody has, INVALID_ARGUMENT for one taken.
 namespace loopback {
 Status listen(const std::shared_ptr<LoopbackEndpoint>& endpoint);
-void forget(const LoopbackEndpoint& endpoint);
+void forget(const LoopbackEndpoint& endpoint);  // fine when it is not there
 Status connect(const std::string& name, std::unique_ptr<Peer>* out);
 }  // namespace loopback
 

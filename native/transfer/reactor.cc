@@ -1,5 +1,6 @@
 #include "transfer/reactor.h"
 
+#include <errno.h>
 #include <sys/prctl.h>
 
 #include <algorithm>
@@ -8,6 +9,10 @@ namespace dualpath {
 
 Status Reactor::create(std::unique_ptr<Reactor>* out) {
   auto reactor = std::unique_ptr<Reactor>(new Reactor());
+  if (reactor->waker_->fd() < 0) {
+    return Status::error("CAPACITY_EXHAUSTED",
+                         "reactor: eventfd failed: no file descriptor is left; raise 'ulimit -n'", EMFILE);
+  }
   const Status status = BlockIo::create(&reactor->faults_, &reactor->io_);
   if (!status.ok()) return status;
   reactor->thread_ = std::thread([raw = reactor.get()] { raw->run(); });
@@ -63,10 +68,14 @@ bool Reactor::pass() {
   const uint64_t now = now_ns();
   for (auto& engine : engines_) moved |= engine->ingest(now);
   moved |= io_->reap([&](BlockOp* op) { static_cast<TransferEngine*>(op->owner)->finished(op, now, *io_); });
-  for (auto& engine : engines_) {
-    moved |= engine->fire_due(now, *io_);
-    moved |= engine->advance(now, *io_);
-  }
+  for (auto& engine : engines_) moved |= engine->fire_due(now, *io_);
+  // Only a pass that issued something passes the turn on: idle passes come in a rhythm, and the turn must
+  // not fall into step with it.
+  bool issued = false;
+  const size_t count = engines_.size();
+  for (size_t i = 0; i < count; i++) issued |= engines_[(turn_ + i) % count]->advance(now, *io_);
+  if (issued) turn_ = (turn_ + 1) % count;
+  moved |= issued;
   io_->submit();
   return moved;
 }
@@ -77,8 +86,8 @@ void Reactor::run() {
   while (!stop_.load(std::memory_order_seq_cst)) {
     if (pass()) continue;
     // Say that we sleep, look once more, sleep: whoever publishes after the look rings.
-    waker_->arm();
     for (auto& engine : engines_) engine->arm();
+    waker_->arm();
     const bool moved = pass();
     if (!moved && !stop_.load(std::memory_order_seq_cst)) {
       uint64_t next = kNever;

@@ -18,14 +18,15 @@ namespace dualpath {
 class Reactor {
  public:
   static Status create(std::unique_ptr<Reactor>* out);
-  // Ends every program of every engine still here, waits for what is in flight, joins.
+  // Joins the thread and waits for the storage operations in flight. Programs of engines still here end
+  // without a record.
   ~Reactor();
   Reactor(const Reactor&) = delete;
   Reactor& operator=(const Reactor&) = delete;
 
   void add(std::shared_ptr<TransferEngine> engine);
   // The engine is no longer touched when this returns. Call request_close() and collect the records first:
-  // remove() waits for its operations in flight.
+  // remove() waits for its operations in flight, and what is still in its submission ring is never taken.
   void remove(const std::shared_ptr<TransferEngine>& engine);
   // The doorbell: work was published while the reactor said it sleeps.
   void ring() { waker_->ring(); }
@@ -42,6 +43,7 @@ class Reactor {
   std::unique_ptr<BlockIo> io_;
   std::shared_ptr<Waker> waker_ = std::make_shared<Waker>();
   std::vector<std::shared_ptr<TransferEngine>> engines_;  // the thread's own
+  size_t turn_ = 0;  // of the engine that has the first choice of links they share
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;

@@ -18,8 +18,14 @@ bool TransferEngine::waits_hold(const dp_descriptor& d, uint16_t step) {
   return true;
 }
 
-bool TransferEngine::raise(const dp_descriptor& d, const dp_signal& signal, uint32_t index, uint64_t value) {
-  if (signal.remote != 0) return peers_[d.peer]->signal(signal.mode, index, value) == PeerResult::kOk;
+// False when the peer has no such counter or is lost; the program has failed then.
+bool TransferEngine::raise(Active& active, const dp_signal& signal, uint32_t index, uint64_t value) {
+  if (signal.remote != 0) {
+    const PeerResult result = peers_[active.d.peer]->signal(signal.mode, index, value);
+    if (result == PeerResult::kOk) return true;
+    fail(*active.program, &active, result == PeerResult::kLost ? DP_ERROR_PEER : DP_ERROR_INVALID);
+    return false;
+  }
   if (signal.mode == DP_SIGNAL_ADD) {
     door().counter_add(index, value);
   } else {
@@ -49,20 +55,11 @@ void TransferEngine::finish_step(Active& active, uint16_t step) {
       if (ordered && active.finished_prefix == before) continue;
       const uint64_t value = ordered ? signal.value + active.finished_prefix : signal.value;
       const uint32_t index = ordered ? signal.counter : signal.counter + step * signal.counter_step;
-      if (!raise(d, signal, index, value)) fail(program, &active, DP_ERROR_PEER);
+      if (!raise(active, signal, index, value)) break;
     }
     door().notify();
   }
-  if ((d.flags & DP_FLAG_EVENT) != 0) {
-    dp_record record = program.record;
-    record.kind = DP_RECORD_STEP;
-    record.op = d.op;
-    record.step = step;
-    record.tag = d.tag;
-    record.finished_ns = now_ns();
-    records_owed_--;
-    post(record);
-  }
+  post_event(active, step);
   if (active.finished_prefix == d.layer_count) retire(active);
 }
 
@@ -72,11 +69,7 @@ bool TransferEngine::open_step(Active& active) {
   if (active.next_step == d.layer_count || active.next_step >= active.finished_prefix + kMaxStepsInFlight) {
     return false;
   }
-  if (!waits_hold(d, active.next_step)) return false;
-  if ((d.flags & DP_FLAG_EVENT) != 0) {
-    if (completion_room() <= records_owed_) return false;
-    records_owed_++;
-  }
+  if (!waits_hold(d, active.next_step) || !owe_event(d)) return false;
   active.step_open = true;
   active.cursor = 0;
   active.step_due_ns = 0;
@@ -84,12 +77,12 @@ bool TransferEngine::open_step(Active& active) {
   return true;
 }
 
-// A step that was begun and will not go on: nothing of it is under way between two turns.
+// A step that was begun and will not go on. Of a layer nothing is under way between two turns; blocks may
+// be, and are counted one by one.
 void TransferEngine::abandon_step(Active& active) {
   if (!active.step_open) return;
   active.step_open = false;
-  if (active.d.op == DP_OP_READ || active.d.op == DP_OP_WRITE) return;
-  active.in_flight--;
+  if (active.d.op != DP_OP_READ && active.d.op != DP_OP_WRITE) active.in_flight--;
   if ((active.d.flags & DP_FLAG_EVENT) != 0) records_owed_--;
 }
 
@@ -168,15 +161,18 @@ uint64_t TransferEngine::move_chunk(Active& active, uint64_t now) {
   } else {
     const auto& to = *endpoint_->geometries().find(d.dst_geometry);
     for (uint32_t i = 0; i < count; i++) {
-      if (from_slots[i] >= from->slots() || to_slots[i] >= to->slots()) {
+      const uint32_t from_slot = from_slots[i];  // read once: the table is shared
+      const uint32_t to_slot = to_slots[i];
+      if (from_slot >= from->slots() || to_slot >= to->slots()) {
         fail(*active.program, &active, DP_ERROR_INVALID, active.cursor + i);
         return bytes;
       }
-      bytes += copy_block(*from, from_slots[i], *to, to_slots[i], layer, part.first_block + i, tokens,
-                          d.window_end);
+      bytes += copy_block(*from, from_slot, *to, to_slot, layer, part.first_block + i, tokens, d.window_end);
     }
     if (bytes > 0 && faults_ != nullptr && FaultPlan::strikes(faults_->flip_byte_after)) {
-      *to->at(to_slots[0], layer, to->planes(layer)[0], 0) ^= std::byte{1};
+      const uint32_t token = std::max(d.token_begin, part.first_block * to->block_tokens());
+      const uint32_t i = token / to->block_tokens() - part.first_block;
+      *to->at(to_slots[i], layer, to->planes(layer)[0], token % to->block_tokens()) ^= std::byte{1};
     }
   }
   if (bytes > 0) {

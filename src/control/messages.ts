@@ -55,6 +55,8 @@ export type ControlMessage =
       readonly stage: number;
       readonly error?: { readonly code: ErrorCode; readonly message: string };
     }
+  /** PE -> DE: the batch was given up; the DE stops sending for the stage and answers stage-done. */
+  | { readonly kind: 'stage-abort'; readonly request: string; readonly stage: number }
   /**
    * Either way: the sender has stopped work on the request and nothing of its is in flight to the receiver,
    * whose memory is its own again. The receiver stops and answers in kind, unless it has said so already.

@@ -20,6 +20,8 @@ export function decodeBufferToStaging(
     stagingSlots: number;
     layers: number;
     freeCounter: number;
+    /** Where the counter stood before this stage. */
+    freeBase: number;
     computeFrom: number;
   },
 ): LayersDescriptor {
@@ -41,8 +43,7 @@ export function decodeBufferToStaging(
     waits: [
       {
         counter: options.freeCounter,
-        // Earlier chunks have left (layers - window) bumps each on the counter.
-        value: stage.stage * (layers - window) - window + 1,
+        value: options.freeBase - window + 1,
         valueStep: 1,
         skipSteps: window,
       },

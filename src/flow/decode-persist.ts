@@ -14,6 +14,8 @@ export function mergedToHbm(options: {
   firstBlock: number;
   tokenBegin: number;
   tokenEnd: number;
+  /** Start of the tail block: what decoding sees of windowed layers, and all of the block to be filled. */
+  windowEnd: number;
   layers: number;
   merged: number;
 }): Descriptor {
@@ -28,7 +30,7 @@ export function mergedToHbm(options: {
     tokenBegin: options.tokenBegin,
     tokenEnd: options.tokenEnd,
     layers: options.layers,
-    windowEnd: options.tokenEnd,
+    windowEnd: options.windowEnd,
     waits: [{ counter: options.merged, value: 1 }],
   };
 }

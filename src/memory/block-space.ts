@@ -87,7 +87,9 @@ export class BlockSpace {
       const waiter: Waiter = { count, resolve, reject };
       const onAbort = (): void => {
         this.#waiters.splice(this.#waiters.indexOf(waiter), 1);
-        reject(new DualPathError('CANCELLED', 'cancelled while waiting for blocks', {}, { cause: signal?.reason }));
+        reject(
+          new DualPathError('CANCELLED', 'cancelled while waiting for blocks', {}, { cause: signal?.reason }),
+        );
         this.#serve();
       };
       signal?.addEventListener('abort', onAbort, { once: true });

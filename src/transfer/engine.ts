@@ -88,7 +88,11 @@ export class TransferEngine implements RecordTaker {
       index: headerWord.completion,
     };
     this.#slots = new Uint32Array(door, header(headerWord.slotOffset), header(headerWord.slotEntries));
-    this.#counters = new Uint32Array(door, header(headerWord.counterOffset), 2 * header(headerWord.counterEntries));
+    this.#counters = new Uint32Array(
+      door,
+      header(headerWord.counterOffset),
+      2 * header(headerWord.counterEntries),
+    );
     this.counters = new RangeAllocator('counters', header(headerWord.counterEntries));
     this.slotTable = new RangeAllocator('entries of the slot table', header(headerWord.slotEntries));
     this.keyTable = new RangeAllocator('entries of the key table', header(headerWord.keyEntries));
@@ -122,7 +126,8 @@ export class TransferEngine implements RecordTaker {
   }
 
   #enqueue(descriptors: readonly Descriptor[], pending: Pending): number {
-    if (this.#closing !== undefined) throw new DualPathError('CLOSED', `engine '${this.name}' has been closed`);
+    if (this.#closing !== undefined)
+      throw new DualPathError('CLOSED', `engine '${this.name}' has been closed`);
     const room = this.room;
     if (descriptors.length === 0 || descriptors.length > room.descriptors || room.programs === 0) {
       throw new DualPathError(

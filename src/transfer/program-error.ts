@@ -41,7 +41,8 @@ const codes: Record<number, readonly [ErrorCode, string]> = {
 
 export function programError(engine: string, failure: ProgramFailure): ProgramError {
   const [code, what] = codes[failure.status] ?? ['INTERNAL', `ended with status ${failure.status}`];
-  const where = failure.descriptor === none ? '' : ` (descriptor ${failure.descriptor}, ${opNames[failure.op]})`;
+  const where =
+    failure.descriptor === none ? '' : ` (descriptor ${failure.descriptor}, ${opNames[failure.op]})`;
   const block = failure.block === none ? '' : `, first at block ${failure.block} of its list`;
   const errno = failure.errno === 0 ? '' : `, errno ${failure.errno}`;
   const full = code === 'STORAGE_IO' && failure.errno === ENOSPC;

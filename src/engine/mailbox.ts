@@ -1,0 +1,38 @@
+/** A queue with one reader that waits; bounded by what its writers may have under way. */
+import { Deferred } from './deferred.js';
+
+export class Mailbox<T> implements AsyncIterable<T> {
+  readonly #items: T[] = [];
+  #waiting: Deferred<void> | undefined;
+  #closed = false;
+
+  push(item: T): void {
+    this.#items.push(item);
+    this.#wake();
+  }
+
+  /** The reader gets what is there, then the end. */
+  close(): void {
+    this.#closed = true;
+    this.#wake();
+  }
+
+  #wake(): void {
+    this.#waiting?.resolve();
+    this.#waiting = undefined;
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<T, void, void> {
+    for (;;) {
+      const item = this.#items.shift();
+      if (item !== undefined) {
+        yield item;
+      } else if (this.#closed) {
+        return;
+      } else {
+        this.#waiting = new Deferred<void>();
+        await this.#waiting.promise;
+      }
+    }
+  }
+}

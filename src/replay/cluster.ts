@@ -1,0 +1,169 @@
+/** A cluster in one process: every engine with its own traffic manager, door and emulated GPU. */
+import { LocalControl } from '../control/index.js';
+import { EmulatedGpu } from '../emulation/index.js';
+import { DecodeEngine, PrefillEngine, type PromptSource } from '../engine/index.js';
+import { DualPathError } from '../errors/index.js';
+import { slotBytes } from '../memory/index.js';
+import { LocalScheduler, type EngineCapacity, type RequestFailure } from '../scheduler/index.js';
+import { BlockStore } from '../storage/index.js';
+import { TrafficManager, type LinkOptions } from '../traffic/index.js';
+import { decodeSpareBlocks, modePlans, type ClusterOptions, type ReplayMode } from './options.js';
+
+/** Arenas are at most 1 GiB. */
+const maxArenaBytes = 1 << 30;
+
+interface Sizes {
+  readonly prefillBuffer: number;
+  readonly decodeBuffer: number;
+  readonly staging: number;
+  readonly decodeHbm: number;
+}
+
+export class Cluster {
+  readonly store: BlockStore;
+  readonly scheduler: LocalScheduler;
+  readonly control = new LocalControl();
+  readonly prefill: { readonly node: string; readonly engine: PrefillEngine; readonly gpu: EmulatedGpu }[] =
+    [];
+  readonly decode: { readonly node: string; readonly engine: DecodeEngine; readonly gpu: EmulatedGpu }[] = [];
+  /** Looks prompts up for the scheduler; moves nothing. */
+  readonly front: TrafficManager;
+
+  private constructor(store: BlockStore, scheduler: LocalScheduler) {
+    this.store = store;
+    this.scheduler = scheduler;
+    this.front = new TrafficManager({ name: 'front', layout: store.layout, store, bufferBlocks: 1 });
+  }
+
+  static open(
+    options: ClusterOptions,
+    mode: ReplayMode,
+    prompts: PromptSource,
+    lanes: number,
+    onPrefilled: (request: string, finishedUs: number) => void,
+    onFailure: (failure: RequestFailure) => void,
+  ): Cluster {
+    const { layout } = options;
+    const plan = modePlans[mode];
+    const store = BlockStore.open({ path: options.storePath, layout });
+    const sizes = sizesOf(options, store, plan.layerwise);
+    const scheduler = new LocalScheduler(
+      {
+        engines: capacities(options, sizes),
+        policy: plan.policy,
+        blockTokens: layout.blockTokens,
+        blockBytes: store.file.fileBytes,
+        decodeSpareBlocks,
+        maxWaiting: 65_536,
+        seed: options.seed,
+      },
+      onFailure,
+    );
+    const cluster = new Cluster(store, scheduler);
+    for (const { engine, node, role } of capacities(options, sizes)) {
+      const traffic = new TrafficManager({
+        name: engine,
+        layout,
+        store,
+        bufferBlocks: role === 'prefill' ? sizes.prefillBuffer : sizes.decodeBuffer,
+        links: linksOf(options, node, engine),
+      });
+      const common = {
+        traffic,
+        scheduler,
+        group: engine,
+        control: cluster.control,
+        prompts,
+        freeHits: plan.freeHits,
+      };
+      if (role === 'prefill') {
+        const prefill = new PrefillEngine({
+          ...common,
+          stagingBlocks: sizes.staging,
+          windowLayers: options.windowLayers,
+          layerwise: plan.layerwise,
+          timeModel: options.timeModel,
+          quotaS: options.quotaS,
+          onPrefilled,
+        });
+        cluster.prefill.push({ node, engine: prefill, gpu: new EmulatedGpu(traffic.engine) });
+      } else {
+        const decode = new DecodeEngine({ ...common, hbmBlocks: sizes.decodeHbm });
+        cluster.decode.push({ node, engine: decode, gpu: new EmulatedGpu(traffic.engine, lanes) });
+      }
+    }
+    return cluster;
+  }
+
+  /** Ends a request at both its engines. */
+  stop({ request, error, assignment }: RequestFailure): void {
+    const cause = error instanceof DualPathError ? error : new DualPathError('INTERNAL', error.message);
+    for (const { engine } of this.prefill)
+      if (engine.name === assignment?.prefillEngine) engine.cancel(request, cause);
+    for (const { engine } of this.decode)
+      if (engine.name === assignment?.decodeEngine) engine.cancel(request, cause);
+  }
+
+  async close(): Promise<void> {
+    this.scheduler.close();
+    const engines = [...this.prefill, ...this.decode];
+    await Promise.all(engines.map(({ engine }) => engine.close()));
+    for (const { gpu } of engines) gpu.close();
+    await this.front.close();
+  }
+}
+
+function sizesOf(options: ClusterOptions, store: BlockStore, layerwise: boolean): Sizes {
+  const { layout } = options;
+  const blocks = (what: string, bytes: number, blockBytes: number): number => {
+    const count = Math.floor(bytes / blockBytes);
+    if (bytes > maxArenaBytes || count < 1) {
+      throw new DualPathError(
+        'INVALID_ARGUMENT',
+        `${what}: ${bytes} bytes, ${blockBytes} (one block) to ${maxArenaBytes} allowed; choose a size within`,
+        { bytes, least_bytes: blockBytes, limit_bytes: maxArenaBytes },
+      );
+    }
+    return count;
+  };
+  const window = layerwise ? options.windowLayers : layout.layers;
+  return {
+    prefillBuffer: blocks('prefill buffer', options.prefillBufferBytes, store.file.fileBytes),
+    decodeBuffer: blocks('decode buffer', options.decodeBufferBytes, store.file.fileBytes),
+    staging: blocks('prefill HBM', options.prefillHbmBytes, slotBytes.staging(layout, window)),
+    decodeHbm: blocks('decode HBM', options.decodeHbmBytes, slotBytes.sequence(layout)),
+  };
+}
+
+function capacities(options: ClusterOptions, sizes: Sizes): EngineCapacity[] {
+  const engines: EngineCapacity[] = [];
+  const add = (role: 'prefill' | 'decode', nodes: number): void => {
+    for (let n = 0; n < nodes; n++) {
+      for (let e = 0; e < options.enginesPerNode; e++) {
+        const node = `${role}-node-${n}`;
+        const engine = `${role}-${n}-${e}`;
+        engines.push({
+          engine,
+          node,
+          group: engine,
+          role,
+          bufferBlocks: role === 'prefill' ? sizes.prefillBuffer : sizes.decodeBuffer,
+          hbmBlocks: role === 'prefill' ? 0 : sizes.decodeHbm,
+          readRateBytesPerS: options.snicBytesPerS,
+        });
+      }
+    }
+  };
+  add('prefill', options.prefillNodes);
+  add('decode', options.decodeNodes);
+  return engines;
+}
+
+/** Names carry the store's path, so that clusters side by side in one process have links of their own. */
+function linksOf(options: ClusterOptions, node: string, engine: string): LinkOptions {
+  const rate = options.snicBytesPerS;
+  return {
+    storage: { name: `${options.storePath}:${node}/snic`, readBytesPerS: rate, writeBytesPerS: rate },
+    compute: { name: `${options.storePath}:${engine}/cnic`, bytesPerS: options.cnicBytesPerS },
+  };
+}

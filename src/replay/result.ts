@@ -1,0 +1,102 @@
+/** What a replay came to, gathered from where the work was done. */
+import type { GpuStatistics } from '../binding/index.js';
+import type { DualPathError } from '../errors/index.js';
+import type { Cluster } from './cluster.js';
+import type { ReplayMode } from './options.js';
+import type { StoreCheck } from './verify.js';
+
+export interface TurnRecord {
+  readonly promptTokens: number;
+  /** Found by the store's look-up. */
+  readonly hitTokens: number;
+  /** What the trace recorded, for comparison. */
+  readonly traceHitTokens: number | null;
+  readonly outputTokens: number;
+  readonly ttftMs: number;
+}
+
+export interface NodeTraffic {
+  readonly node: string;
+  readonly storageReadBytes: number;
+  readonly storageWriteBytes: number;
+  readonly storageReadBusyS: number;
+  readonly computeEgressBytes: number;
+  readonly computeIngressBytes: number;
+}
+
+export interface ClusterTotals {
+  readonly nodes: readonly NodeTraffic[];
+  readonly prefillGpu: GpuTotals;
+  readonly decodeGpu: GpuTotals;
+  readonly lostBlocks: number;
+  readonly failedPrograms: number;
+  readonly directIo: boolean;
+}
+
+export interface GpuTotals {
+  readonly kernels: number;
+  readonly checkedBytes: number;
+  readonly mismatchedBytes: number;
+  readonly overruns: number;
+  readonly latenessMeanUs: number;
+  readonly latenessMaxUs: number;
+}
+
+export interface ModeResult extends ClusterTotals {
+  readonly mode: ReplayMode;
+  /** From the first submission to the end of the last turn. */
+  readonly elapsedS: number;
+  readonly cpuS: number;
+  readonly eventLoopDelayP99Ms: number;
+  readonly turns: readonly TurnRecord[];
+  readonly store: StoreCheck;
+  /** Why some block could not be stored, if any could not. */
+  readonly persistError: DualPathError | undefined;
+}
+
+export function collect(cluster: Cluster): ClusterTotals {
+  const engines = [...cluster.prefill, ...cluster.decode];
+  const statistics = engines.map(({ engine }) => engine.traffic.engine.statistics());
+  return {
+    nodes: nodesOf(engines),
+    prefillGpu: gpuTotals(cluster.prefill.map(({ gpu }) => gpu.statistics())),
+    decodeGpu: gpuTotals(cluster.decode.map(({ gpu }) => gpu.statistics())),
+    lostBlocks: cluster.prefill.reduce((sum, { engine }) => sum + engine.hits.lostBlocks, 0),
+    failedPrograms: statistics.reduce((sum, { failedPrograms }) => sum + failedPrograms, 0),
+    directIo: statistics.every(({ directIo }) => directIo),
+  };
+}
+
+function nodesOf(
+  engines: readonly (Cluster['prefill'][number] | Cluster['decode'][number])[],
+): NodeTraffic[] {
+  const names = [...new Set(engines.map(({ node }) => node))];
+  return names.map((name) => {
+    const links = engines.filter(({ node }) => node === name).map(({ engine }) => engine.traffic.links!);
+    const storage = links[0]!; // one SNIC a node, shared by its engines
+    const sum = (link: 'nicEgress' | 'nicIngress'): number =>
+      links.reduce((total, engine) => total + engine[link].statistics().bytes, 0);
+    return {
+      node: name,
+      storageReadBytes: storage.storageRead.statistics().bytes,
+      storageWriteBytes: storage.storageWrite.statistics().bytes,
+      storageReadBusyS: storage.storageRead.statistics().busyNs / 1e9,
+      computeEgressBytes: sum('nicEgress'),
+      computeIngressBytes: sum('nicIngress'),
+    };
+  });
+}
+
+function gpuTotals(all: readonly GpuStatistics[]): GpuTotals {
+  const sum = (of: (statistics: GpuStatistics) => number): number =>
+    all.reduce((total, s) => total + of(s), 0);
+  const kernels = sum((s) => s.kernels);
+  return {
+    kernels,
+    checkedBytes: sum((s) => s.checkedBytes),
+    mismatchedBytes: sum((s) => s.mismatchedBytes),
+    overruns: sum((s) => s.overruns),
+    latenessMeanUs: kernels === 0 ? 0 : sum((s) => s.latenessSumNs) / kernels / 1000,
+    latenessMaxUs: Math.max(0, ...all.map((s) => s.latenessMaxNs)) / 1000,
+  };
+}

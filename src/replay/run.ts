@@ -1,0 +1,216 @@
+/** One mode of a replay: every session's turns, one after the other, sessions side by side. */
+import { rmSync } from 'node:fs';
+import { monitorEventLoopDelay, performance } from 'node:perf_hooks';
+import { DualPathError, isDualPathError } from '../errors/index.js';
+import { SessionTokens, type Session, type Workload } from '../trace/index.js';
+import { Cluster } from './cluster.js';
+import { runDecode, runPrefill } from './devices.js';
+import { modePlans, type ClusterOptions, type ReplayMode } from './options.js';
+import { collect, type ModeResult, type TurnRecord } from './result.js';
+import { verifyStore } from './verify.js';
+
+interface Running {
+  readonly prompt: Uint32Array;
+  readonly reply: Uint32Array;
+  prefilledUs: number;
+  resolve(): void;
+  reject(error: unknown): void;
+}
+
+export interface ReplayHooks {
+  readonly signal?: AbortSignal;
+  /** After each turn. */
+  readonly onTurn?: (turnsDone: number, promptTokens: number) => void;
+  /** Called with the open cluster; tests inject faults here. */
+  readonly onCluster?: (cluster: Cluster) => void;
+}
+
+/** Sequences that may decode at once on an engine. */
+const maxLanes = 256;
+
+/** Runs a workload through a cluster in one mode and checks every byte. The store is made and removed. */
+export async function replayMode(
+  workload: Workload,
+  options: ClusterOptions,
+  mode: ReplayMode,
+  hooks: ReplayHooks = {},
+): Promise<ModeResult> {
+  const run = new ReplayRun(workload, options, mode, hooks);
+  try {
+    return await run.run();
+  } finally {
+    await run.close();
+    rmSync(options.storePath, { recursive: true, force: true });
+  }
+}
+
+class ReplayRun {
+  readonly #workload: Workload;
+  readonly #mode: ReplayMode;
+  readonly #hooks: ReplayHooks;
+  readonly #running = new Map<string, Running>();
+  readonly #turns: TurnRecord[] = [];
+  readonly #cluster: Cluster;
+  readonly #devices: Promise<void>[];
+  #persistError: DualPathError | undefined;
+
+  constructor(workload: Workload, options: ClusterOptions, mode: ReplayMode, hooks: ReplayHooks) {
+    this.#workload = workload;
+    this.#mode = mode;
+    this.#hooks = hooks;
+    const lanes = Math.min(workload.sessions.length, maxLanes);
+    const { freeHits } = modePlans[mode];
+    const prompts = {
+      prompt: (request: string): Uint32Array => this.#of(request).prompt,
+      maxNewTokens: (request: string): number => this.#of(request).reply.length,
+    };
+    this.#cluster = Cluster.open(
+      options,
+      mode,
+      prompts,
+      lanes,
+      (request, finishedUs) => {
+        const running = this.#running.get(request);
+        if (running !== undefined) running.prefilledUs = finishedUs;
+      },
+      (failure) => {
+        this.#cluster.stop(failure);
+        this.#running.get(failure.request)?.reject(failure.error);
+      },
+    );
+    this.#devices = [
+      ...this.#cluster.prefill.map(({ engine, gpu }) => runPrefill(engine, gpu, freeHits)),
+      ...this.#cluster.decode.map(({ engine, gpu }) =>
+        runDecode(
+          engine,
+          gpu,
+          { lanes, stepS: options.decodeStepS, freeHits },
+          {
+            reply: (request) => this.#of(request).reply,
+            ended: (request, sequence) => {
+              void sequence.finish().then(({ persistError }) => {
+                this.#persistError ??= persistError;
+                this.#running.get(request)?.resolve();
+              });
+            },
+            failed: (request, error) => this.#running.get(request)?.reject(error),
+          },
+        ),
+      ),
+    ];
+    hooks.onCluster?.(this.#cluster);
+  }
+
+  #of(request: string): Running {
+    const running = this.#running.get(request);
+    if (running === undefined) throw new DualPathError('CANCELLED', `request '${request}' is over`);
+    return running;
+  }
+
+  async run(): Promise<ModeResult> {
+    const delay = monitorEventLoopDelay({ resolution: 1 });
+    delay.enable();
+    const cpuBefore = process.cpuUsage();
+    const startedMs = performance.now();
+    await this.#allSessions();
+    const elapsedS = (performance.now() - startedMs) / 1000;
+    const cpu = process.cpuUsage(cpuBefore);
+    delay.disable();
+    const statistics = collect(this.#cluster);
+    const store = await verifyStore(this.#cluster.store, this.#conversations(), this.#hooks.signal);
+    return {
+      mode: this.#mode,
+      elapsedS,
+      cpuS: (cpu.user + cpu.system) / 1e6,
+      eventLoopDelayP99Ms: delay.percentile(99) / 1e6,
+      turns: this.#turns,
+      store,
+      persistError: this.#persistError,
+      ...statistics,
+    };
+  }
+
+  /** The first failure ends the run: what came of the other sessions could no longer be compared. */
+  async #allSessions(): Promise<void> {
+    let failed: unknown;
+    const stop = (error: unknown): void => {
+      failed ??= error;
+      for (const running of this.#running.values()) running.reject(failed);
+    };
+    const { signal } = this.#hooks;
+    const onAbort = (): void => stop(new DualPathError('CANCELLED', 'the replay was interrupted'));
+    signal?.addEventListener('abort', onAbort, { once: true });
+    if (signal?.aborted === true) onAbort();
+    const isOver = (): boolean => failed !== undefined;
+    await Promise.all(this.#workload.sessions.map((session) => this.#session(session, isOver).catch(stop)));
+    signal?.removeEventListener('abort', onAbort);
+    if (failed !== undefined) throw failed;
+  }
+
+  async #session(session: Session, isOver: () => boolean): Promise<void> {
+    const tokens = new SessionTokens(session, this.#workload.seed);
+    for (let turn = 0; turn < session.turns.length && !isOver(); turn++) {
+      await this.#turn(
+        `${session.id}#${turn}`,
+        tokens.promptOf(turn),
+        tokens.replyOf(turn),
+        session.turns[turn]!.traceHitTokens,
+      );
+    }
+  }
+
+  async #turn(
+    request: string,
+    prompt: Uint32Array,
+    reply: Uint32Array,
+    traceHitTokens: number | null,
+  ): Promise<void> {
+    const submittedUs = hrtimeUs();
+    const chain = await this.#cluster.front.lookup(prompt);
+    const { hitTokens } = chain;
+    chain.release();
+    let running: Running | undefined;
+    const done = new Promise<void>((resolve, reject) => {
+      running = { prompt, reply, prefilledUs: Number.NaN, resolve, reject };
+    });
+    done.catch(() => undefined);
+    this.#running.set(request, running!);
+    try {
+      const { scheduler } = this.#cluster;
+      await scheduler.submit({ request, promptTokens: prompt.length, hitTokens, maxNewTokens: reply.length });
+      await done;
+    } catch (error) {
+      if (!isDualPathError(error)) throw error;
+      throw new DualPathError(error.code, `request '${request}': ${error.message}`, error.details, {
+        cause: error,
+      });
+    } finally {
+      this.#running.delete(request);
+    }
+    const ttftMs = (running!.prefilledUs - submittedUs) / 1000;
+    this.#turns.push({
+      promptTokens: prompt.length,
+      hitTokens,
+      traceHitTokens,
+      outputTokens: reply.length,
+      ttftMs,
+    });
+    this.#hooks.onTurn?.(this.#turns.length, prompt.length);
+  }
+
+  *#conversations(): Generator<Uint32Array> {
+    for (const session of this.#workload.sessions) {
+      yield new SessionTokens(session, this.#workload.seed).conversationOf(session.turns.length - 1);
+    }
+  }
+
+  async close(): Promise<void> {
+    await this.#cluster.close();
+    await Promise.allSettled(this.#devices);
+  }
+}
+
+/** CLOCK_MONOTONIC, as native timestamps are. */
+function hrtimeUs(): number {
+  return Number(process.hrtime.bigint() / 1000n);
+}

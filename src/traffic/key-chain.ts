@@ -1,0 +1,87 @@
+/** The keys of a sequence's full blocks, in the engine's key table, and how many of them are stored. */
+import type { BlockLayout } from '../layout/index.js';
+import type { TransferEngine } from '../transfer/index.js';
+
+export class KeyChain {
+  /** Full blocks that have keys now. */
+  blocks: number;
+  /** Leading blocks found by the look-up that may be loaded: at least one token stays to be computed. */
+  readonly hitBlocks: number;
+  /** Index in the key table of block 0's key. */
+  readonly offset: number;
+  readonly #engine: TransferEngine;
+  readonly #layout: BlockLayout;
+  readonly #capacity: number;
+  #released = false;
+
+  private constructor(
+    engine: TransferEngine,
+    layout: BlockLayout,
+    offset: number,
+    capacity: number,
+    blocks: number,
+    hitBlocks: number,
+  ) {
+    this.#engine = engine;
+    this.#layout = layout;
+    this.offset = offset;
+    this.#capacity = capacity;
+    this.blocks = blocks;
+    this.hitBlocks = hitBlocks;
+  }
+
+  get hitTokens(): number {
+    return this.hitBlocks * this.#layout.blockTokens;
+  }
+
+  /** @param extraBlocks room for blocks that generation will fill */
+  static async hash(
+    engine: TransferEngine,
+    layout: BlockLayout,
+    tokens: Uint32Array,
+    lookUp: boolean,
+    extraBlocks = 0,
+  ): Promise<KeyChain> {
+    const blocks = layout.fullBlocksFor(tokens.length);
+    const capacity = blocks + extraBlocks;
+    const offset = engine.keyTable.take(capacity);
+    try {
+      const { blockTokens } = layout;
+      const stored = await engine.hash(tokens, {
+        firstToken: 0,
+        blockTokens,
+        blocks,
+        keyOffset: offset,
+        lookUp,
+      });
+      const usable = layout.fullBlocksFor(Math.max(tokens.length - 1, 0));
+      return new KeyChain(engine, layout, offset, capacity, blocks, Math.min(stored, usable));
+    } catch (error) {
+      engine.keyTable.giveBack(offset, capacity);
+      throw error;
+    }
+  }
+
+  /** Keys of the blocks that `tokens`, the whole sequence so far, has filled since. */
+  async extend(tokens: Uint32Array): Promise<void> {
+    const blocks = Math.min(this.#layout.fullBlocksFor(tokens.length), this.#capacity) - this.blocks;
+    if (blocks <= 0) return;
+    const { blockTokens } = this.#layout;
+    await this.#engine.hash(tokens, {
+      firstToken: this.blocks * blockTokens,
+      blockTokens,
+      blocks,
+      ...(this.blocks === 0 ? {} : { parentKey: this.offset + this.blocks - 1 }),
+      keyOffset: this.offset + this.blocks,
+      lookUp: false,
+    });
+    this.blocks += blocks;
+  }
+
+  /** Idempotent. */
+  release(): void {
+    if (this.#released) return;
+    this.#released = true;
+    this.#engine.keyTable.giveBack(this.offset, this.#capacity);
+  }
+}

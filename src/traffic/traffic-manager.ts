@@ -1,0 +1,158 @@
+/**
+ * One per engine: its buffer, its store, its peers and the programs that move bytes between them. This is
+ * the base level, for an engine that has its own scheduler and its own paged KV memory: look up, load, save,
+ * cancel. PrefillEngine and DecodeEngine (src/engine) stand on it.
+ */
+import type { NativeGeometry, NativeRateLink } from '../binding/index.js';
+import { callNative, native } from '../binding/index.js';
+import { DualPathError } from '../errors/index.js';
+import type { BlockLayout } from '../layout/index.js';
+import { BlockSpace, bufferGeometry } from '../memory/index.js';
+import type { BlockStore } from '../storage/index.js';
+import { TransferEngine, type Runtime } from '../transfer/index.js';
+import { KeyChain } from './key-chain.js';
+import { LoadOperation, type LoadOptions } from './load.js';
+import { SaveOperation, type SaveOptions } from './save.js';
+
+/** Emulated links with a rate; NICs of one name are one NIC, also across worker threads. 0: not limited. */
+export interface LinkOptions {
+  /** The node's storage NIC, bytes a second in each direction. */
+  readonly storage: {
+    readonly name: string;
+    readonly readBytesPerS: number;
+    readonly writeBytesPerS: number;
+  };
+  /** The engine's compute NIC, bytes a second in each direction. */
+  readonly compute: { readonly name: string; readonly bytesPerS: number };
+}
+
+export interface TrafficManagerOptions {
+  /** Unique on the transport. */
+  readonly name: string;
+  readonly layout: BlockLayout;
+  readonly store: BlockStore;
+  /** Full Blocks the buffer in host memory holds. */
+  readonly bufferBlocks: number;
+  /** Left out: nothing is emulated or limited. */
+  readonly links?: LinkOptions;
+  readonly runtime?: Runtime;
+  /** Written blocks are fsynced before they are published; default false. */
+  readonly durable?: boolean;
+  /** Tokens of the longest request, for sizing tables; default 1,048,576. */
+  readonly maxTokens?: number;
+}
+
+export interface Links {
+  readonly storageRead: NativeRateLink;
+  readonly storageWrite: NativeRateLink;
+  readonly nicEgress: NativeRateLink;
+  readonly nicIngress: NativeRateLink;
+}
+
+export class TrafficManager {
+  readonly name: string;
+  readonly layout: BlockLayout;
+  readonly store: BlockStore;
+  readonly engine: TransferEngine;
+  /** The PE buffer or DE buffer: Full Blocks in host memory. */
+  readonly buffer: BlockSpace;
+  readonly links: Links | undefined;
+  readonly #peers = new Map<string, number>();
+
+  constructor(options: TrafficManagerOptions) {
+    const { layout, store, links } = options;
+    if (store.layout.identity !== layout.identity) {
+      throw new DualPathError(
+        'STORE_MISMATCH',
+        `engine '${options.name}' and store '${store.path}' have different layouts; open a store of the engine's own`,
+        { engine: layout.identity, store: store.layout.identity },
+      );
+    }
+    this.name = options.name;
+    this.layout = layout;
+    this.store = store;
+    this.links = links === undefined ? undefined : openLinks(links);
+    const sequenceBlocks = layout.blocksFor(options.maxTokens ?? 1 << 20);
+    this.engine = new TransferEngine({
+      name: options.name,
+      store: store.handle,
+      ...(options.runtime === undefined ? {} : { runtime: options.runtime }),
+      ...(options.durable === undefined ? {} : { durable: options.durable }),
+      ...this.links,
+      keyEntries: powerAtLeast(Math.max(4 * sequenceBlocks, 1 << 14), 1 << 20),
+      slotEntries: powerAtLeast(Math.max(16 * (sequenceBlocks + options.bufferBlocks), 1 << 16), 1 << 24),
+    });
+    this.buffer = new BlockSpace(
+      this.engine,
+      bufferGeometry(layout, store.file, options.bufferBlocks, `${options.name}/buffer`),
+    );
+  }
+
+  /** Registers paged KV memory of the engine's own: base, strides and planes per layer. */
+  adopt(geometry: NativeGeometry): number {
+    return this.engine.addGeometry(geometry);
+  }
+
+  /** The transport's handle of another engine. @throws PEER_LOST */
+  peer(name: string): number {
+    let peer = this.#peers.get(name);
+    if (peer === undefined) {
+      peer = this.engine.connect(name);
+      this.#peers.set(name, peer);
+    }
+    return peer;
+  }
+
+  /** A peer that came back under its name must be connected anew. */
+  forgetPeer(name: string): void {
+    this.#peers.delete(name);
+  }
+
+  /**
+   * How much of a prompt is stored. No data is read; hashing and look-up run off the JavaScript thread. At
+   * least one token is always left to compute. `tokens` must not change until it resolves. Release the chain
+   * when no operation uses it any more.
+   */
+  async lookup(tokens: Uint32Array): Promise<KeyChain> {
+    return await KeyChain.hash(this.engine, this.layout, tokens, true);
+  }
+
+  /** Keys without asking what is stored. */
+  async hash(tokens: Uint32Array): Promise<KeyChain> {
+    return await KeyChain.hash(this.engine, this.layout, tokens, false);
+  }
+
+  /** Stored blocks into the engine's paged memory, layer by layer; through the buffer, in the background. */
+  load(options: LoadOptions): LoadOperation {
+    return new LoadOperation(this, options);
+  }
+
+  /** Computed blocks from the engine's paged memory into the store. */
+  save(options: SaveOptions): SaveOperation {
+    return new SaveOperation(this, options);
+  }
+
+  /** Ends every operation (CLOSED), then lets go of all memory. Idempotent. */
+  async close(): Promise<void> {
+    await this.engine.close();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+}
+
+function openLinks({ storage, compute }: LinkOptions): Links {
+  const link = (name: string, bytesPerS: number): NativeRateLink =>
+    callNative(() => new (native().RateLink)({ name, bytesPerS }));
+  return {
+    storageRead: link(`${storage.name}/read`, storage.readBytesPerS),
+    storageWrite: link(`${storage.name}/write`, storage.writeBytesPerS),
+    nicEgress: link(`${compute.name}/egress`, compute.bytesPerS),
+    nicIngress: link(`${compute.name}/ingress`, compute.bytesPerS),
+  };
+}
+
+function powerAtLeast(value: number, most: number): number {
+  return Math.min(2 ** Math.ceil(Math.log2(value)), most);
+}
