@@ -1,0 +1,52 @@
+/**
+ * dualpath: moves KV-Cache for disaggregated LLM inference.
+ *
+ * Base level, for an engine with its own scheduler and paged memory: `TrafficManager` (lookup, load, save,
+ * cancel). On top: `PrefillEngine` and `DecodeEngine`. Below both: programs on counters (`TransferEngine`).
+ */
+export { LocalControl, type ControlLink, type ControlMessage } from './control/index.js';
+export { EmulatedGpu, KvSeeds, type GpuStatistics, type KernelLaunch } from './emulation/index.js';
+export {
+  DecodeEngine,
+  DecodeSequence,
+  PrefillBatch,
+  PrefillEngine,
+  type BatchLayer,
+  type BatchPart,
+  type DecodeEngineOptions,
+  type PrefillEngineOptions,
+  type PromptSource,
+  type SequenceResult,
+} from './engine/index.js';
+export { DualPathError, errorCodes, isDualPathError, type ErrorCode, type ErrorDetails } from './errors/index.js';
+export { blockLayout, loadModel, presets, type BlockLayout, type ModelDescription } from './layout/index.js';
+export { Arena, BlockList, BlockSpace, sequenceGeometry, stagingGeometry } from './memory/index.js';
+export {
+  LinearTimeModel,
+  LocalScheduler,
+  type Assignment,
+  type SchedulerClient,
+  type TimeModel,
+} from './scheduler/index.js';
+export { BlockStore, type BlockStoreOptions } from './storage/index.js';
+export {
+  LoadError,
+  TrafficManager,
+  type KeyChain,
+  type LinkOptions,
+  type LoadOperation,
+  type LoadOptions,
+  type SaveOperation,
+  type SaveOptions,
+  type TrafficManagerOptions,
+} from './traffic/index.js';
+export {
+  ProgramError,
+  Runtime,
+  TransferEngine,
+  type Descriptor,
+  type Program,
+  type ProgramResult,
+  type Signal,
+  type Wait,
+} from './transfer/index.js';
