@@ -1,57 +1,118 @@
 #include "objects.h"
 
 namespace dualpath::bindings {
+namespace {
 
-// {constants: {...}, sizes: {...}, fields: {"dp_descriptor.op": [offset, bytes], ...}}
+struct Place {
+  const char* name;
+  size_t offset;
+  size_t bytes;
+};
+
+#define DP_FIELD(type, field) \
+  { #type "." #field, offsetof(type, field), sizeof(type::field) }
+constexpr Place kFields[] = {
+    DP_FIELD(dp_wait, counter),
+    DP_FIELD(dp_wait, counter_step),
+    DP_FIELD(dp_wait, value_step),
+    DP_FIELD(dp_wait, skip_steps),
+    DP_FIELD(dp_wait, value),
+    DP_FIELD(dp_signal, counter),
+    DP_FIELD(dp_signal, mode),
+    DP_FIELD(dp_signal, remote),
+    DP_FIELD(dp_signal, counter_step),
+    DP_FIELD(dp_signal, reserved),
+    DP_FIELD(dp_signal, value),
+    DP_FIELD(dp_descriptor, op),
+    DP_FIELD(dp_descriptor, traffic_class),
+    DP_FIELD(dp_descriptor, flags),
+    DP_FIELD(dp_descriptor, program),
+    DP_FIELD(dp_descriptor, tag),
+    DP_FIELD(dp_descriptor, peer),
+    DP_FIELD(dp_descriptor, src_geometry),
+    DP_FIELD(dp_descriptor, dst_geometry),
+    DP_FIELD(dp_descriptor, src_list),
+    DP_FIELD(dp_descriptor, dst_list),
+    DP_FIELD(dp_descriptor, list_count),
+    DP_FIELD(dp_descriptor, first_block),
+    DP_FIELD(dp_descriptor, token_begin),
+    DP_FIELD(dp_descriptor, token_end),
+    DP_FIELD(dp_descriptor, first_layer),
+    DP_FIELD(dp_descriptor, layer_count),
+    DP_FIELD(dp_descriptor, window_end),
+    DP_FIELD(dp_descriptor, reserved),
+    DP_FIELD(dp_descriptor, wait),
+    DP_FIELD(dp_descriptor, signal),
+    DP_FIELD(dp_record, kind),
+    DP_FIELD(dp_record, op),
+    DP_FIELD(dp_record, step),
+    DP_FIELD(dp_record, program),
+    DP_FIELD(dp_record, tag),
+    DP_FIELD(dp_record, status),
+    DP_FIELD(dp_record, error_index),
+    DP_FIELD(dp_record, error_block),
+    DP_FIELD(dp_record, bytes_moved),
+    DP_FIELD(dp_record, submitted_ns),
+    DP_FIELD(dp_record, finished_ns),
+    DP_FIELD(dp_record, error_errno),
+    DP_FIELD(dp_record, reserved),
+    DP_FIELD(dp_ring_index, head),
+    DP_FIELD(dp_ring_index, pad0),
+    DP_FIELD(dp_ring_index, tail),
+    DP_FIELD(dp_ring_index, sleeping),
+    DP_FIELD(dp_ring_index, pad1),
+    DP_FIELD(dp_door_header, magic),
+    DP_FIELD(dp_door_header, version),
+    DP_FIELD(dp_door_header, total_bytes),
+    DP_FIELD(dp_door_header, descriptor_bytes),
+    DP_FIELD(dp_door_header, record_bytes),
+    DP_FIELD(dp_door_header, submission_entries),
+    DP_FIELD(dp_door_header, completion_entries),
+    DP_FIELD(dp_door_header, counter_entries),
+    DP_FIELD(dp_door_header, slot_entries),
+    DP_FIELD(dp_door_header, key_entries),
+    DP_FIELD(dp_door_header, submission_offset),
+    DP_FIELD(dp_door_header, completion_offset),
+    DP_FIELD(dp_door_header, counter_offset),
+    DP_FIELD(dp_door_header, slot_offset),
+    DP_FIELD(dp_door_header, key_offset),
+    DP_FIELD(dp_door_header, pad),
+    DP_FIELD(dp_door_header, submission),
+    DP_FIELD(dp_door_header, completion),
+};
+#undef DP_FIELD
+
+constexpr struct {
+  const char* name;
+  size_t bytes;
+} kStructs[] = {{"dp_wait", sizeof(dp_wait)},
+                {"dp_signal", sizeof(dp_signal)},
+                {"dp_descriptor", sizeof(dp_descriptor)},
+                {"dp_record", sizeof(dp_record)},
+                {"dp_ring_index", sizeof(dp_ring_index)},
+                {"dp_door_header", sizeof(dp_door_header)}};
+
+}  // namespace
+
+// {magic, version, keyBytes, structs: {"dp_wait": bytes, ...}, fields: {"dp_wait.value": [offset, bytes],
+// ...}}
 Napi::Value describe_abi(const Napi::CallbackInfo& info) {
   const Napi::Env env = info.Env();
   Napi::Object fields = Napi::Object::New(env);
-#define DP_FIELD(type, name)                                                       \
-  {                                                                                \
-    Napi::Array place = Napi::Array::New(env, 2);                                  \
-    place.Set(0u, static_cast<double>(offsetof(type, name)));                      \
-    place.Set(1u, static_cast<double>(sizeof(static_cast<type*>(nullptr)->name))); \
-    fields.Set(#type "." #name, place);                                            \
+  for (const Place& field : kFields) {
+    Napi::Array place = Napi::Array::New(env, 2);
+    place.Set(0u, number(env, field.offset));
+    place.Set(1u, number(env, field.bytes));
+    fields.Set(field.name, place);
   }
-  DP_FIELD(dp_wait, counter)
-  DP_FIELD(dp_wait, counter_step)
-  DP_FIELD(dp_wait, value_step) DP_FIELD(dp_wait, skip_steps) DP_FIELD(dp_wait, value) DP_FIELD(
-      dp_signal, counter) DP_FIELD(dp_signal, mode) DP_FIELD(dp_signal, remote) DP_FIELD(dp_signal,
-                                                                                         counter_step)
-      DP_FIELD(dp_signal, value) DP_FIELD(dp_descriptor, op) DP_FIELD(dp_descriptor, traffic_class) DP_FIELD(
-          dp_descriptor, flags) DP_FIELD(dp_descriptor, program) DP_FIELD(dp_descriptor, tag)
-          DP_FIELD(dp_descriptor, peer) DP_FIELD(dp_descriptor, src_geometry) DP_FIELD(
-              dp_descriptor, dst_geometry) DP_FIELD(dp_descriptor, src_list) DP_FIELD(dp_descriptor, dst_list)
-              DP_FIELD(dp_descriptor, list_count) DP_FIELD(dp_descriptor, first_block) DP_FIELD(
-                  dp_descriptor, token_begin) DP_FIELD(dp_descriptor, token_end)
-                  DP_FIELD(dp_descriptor, first_layer) DP_FIELD(dp_descriptor, layer_count) DP_FIELD(
-                      dp_descriptor, window_end) DP_FIELD(dp_descriptor, wait) DP_FIELD(dp_descriptor, signal)
-                      DP_FIELD(dp_record, kind) DP_FIELD(dp_record, op) DP_FIELD(dp_record, step) DP_FIELD(
-                          dp_record, program) DP_FIELD(dp_record, tag) DP_FIELD(dp_record, status)
-                          DP_FIELD(dp_record, error_index) DP_FIELD(dp_record, error_block)
-                              DP_FIELD(dp_record, bytes_moved) DP_FIELD(dp_record, submitted_ns) DP_FIELD(
-                                  dp_record, finished_ns) DP_FIELD(dp_record, error_errno)
-                                  DP_FIELD(dp_ring_index, head) DP_FIELD(dp_ring_index, tail) DP_FIELD(
-                                      dp_ring_index, sleeping) DP_FIELD(dp_door_header, submission_entries)
-                                      DP_FIELD(dp_door_header, completion_entries)
-                                          DP_FIELD(dp_door_header, counter_entries)
-                                              DP_FIELD(dp_door_header, slot_entries)
-                                                  DP_FIELD(dp_door_header, key_entries)
-                                                      DP_FIELD(dp_door_header, submission_offset) DP_FIELD(
-                                                          dp_door_header, completion_offset)
-                                                          DP_FIELD(dp_door_header, counter_offset)
-                                                              DP_FIELD(dp_door_header, slot_offset)
-                                                                  DP_FIELD(dp_door_header, key_offset)
-                                                                      DP_FIELD(dp_door_header, submission)
-                                                                          DP_FIELD(dp_door_header, completion)
-#undef DP_FIELD
-                                                                              Napi::Object out =
-                                                                                  Napi::Object::New(env);
+  Napi::Object structs = Napi::Object::New(env);
+  for (const auto& [name, bytes] : kStructs) structs.Set(name, number(env, bytes));
+  Napi::Object out = Napi::Object::New(env);
+  out.Set("magic", number(env, DP_ABI_MAGIC));
+  out.Set("version", number(env, DP_ABI_VERSION));
+  out.Set("keyBytes", number(env, sizeof(store::BlockKey)));
+  out.Set("structs", structs);
   out.Set("fields", fields);
-  out.Set("version", DP_ABI_VERSION);
-  out.Set("magic", DP_ABI_MAGIC);
-  out.Set("descriptorBytes", static_cast<double>(sizeof(dp_descriptor)));
-  out.Set("recordBytes", static_cast<double>(sizeof(dp_record)));
   return out;
 }
 

@@ -53,6 +53,17 @@ class Options {
   uint32_t u32(const char* name, uint32_t fallback = 0) {
     return static_cast<uint32_t>(u64(name, fallback, UINT32_MAX));
   }
+  // A safe integer of either sign, as two's complement: counters count modulo 2^64.
+  uint64_t wrapping(const char* name) {
+    if (!has(name)) return 0;
+    const Napi::Value value = object_.Get(name);
+    const double number = value.IsNumber() ? value.As<Napi::Number>().DoubleValue() : HUGE_VAL;
+    if (!(std::fabs(number) <= kMaxSafeInteger) || std::floor(number) != number) {
+      fail(name, "a whole number");
+      return 0;
+    }
+    return static_cast<uint64_t>(static_cast<int64_t>(number));
+  }
   bool boolean(const char* name, bool fallback) {
     return has(name) ? object_.Get(name).ToBoolean() : fallback;
   }

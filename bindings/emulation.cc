@@ -35,6 +35,7 @@ EmulatedGpuObject::EmulatedGpuObject(const Napi::CallbackInfo& info)
   if (engine == nullptr) options.fail("engine", "an engine");
   if (!options.ok()) return;
   engine_ = engine->engine();
+  lanes_ = lanes;
   auto waker = std::make_shared<Waker>();
   if (!engine_->door().add_waker(waker)) {
     throw_status(env, Status::error("CAPACITY_EXHAUSTED", "too many emulated GPUs on one engine"));
@@ -55,9 +56,9 @@ TokenRange range_of(Options& options, const char* begin, const char* end) {
 dp_wait wait_of(Napi::Env env, Napi::Value value) {
   if (!value.IsObject()) return {DP_NONE, 0, 0, 0, 0};
   Options options(env, value);
-  return {options.u32("counter"), static_cast<uint8_t>(options.u32("counterStep")),
-          static_cast<uint8_t>(options.u32("valueStep")), static_cast<uint16_t>(options.u32("skipSteps")),
-          options.u64("value")};
+  return {options.u32("counter"), static_cast<uint8_t>(options.u64("counterStep", 0, UINT8_MAX)),
+          static_cast<uint8_t>(options.u64("valueStep", 0, UINT8_MAX)),
+          static_cast<uint16_t>(options.u64("skipSteps", 0, UINT16_MAX)), options.wrapping("value")};
 }
 
 dp_signal signal_of(Napi::Env env, Napi::Value value) {
@@ -66,9 +67,9 @@ dp_signal signal_of(Napi::Env env, Napi::Value value) {
   return {options.u32("counter"),
           static_cast<uint8_t>(options.boolean("ordered", false) ? DP_SIGNAL_ORDERED : DP_SIGNAL_ADD),
           0,
-          static_cast<uint8_t>(options.u32("counterStep")),
+          static_cast<uint8_t>(options.u64("counterStep", 0, UINT8_MAX)),
           0,
-          options.u64("value")};
+          options.wrapping("value")};
 }
 
 bool counters_exist(const Door& door, const emulation::Launch& launch) {
@@ -121,6 +122,7 @@ Napi::Value EmulatedGpuObject::launch(const Napi::CallbackInfo& info) {
   Options options(env, info[0]);
   emulation::Launch launch;
   launch.lane = options.u32("lane");
+  if (launch.lane >= lanes_) options.fail("lane", "a lane of the GPU");
   launch.steps = static_cast<uint16_t>(options.u64("steps", 1, Geometry::kMaxLayers));
   launch.all_layers = options.boolean("allLayers", false);
   launch.step_duration_ns = options.u64("stepDurationNs");
@@ -130,6 +132,9 @@ Napi::Value EmulatedGpuObject::launch(const Napi::CallbackInfo& info) {
   const Napi::Value bodies = options.get("bodies");
   if (!waits.IsArray() || !signals.IsArray() || !bodies.IsArray())
     options.fail("waits, signals, bodies", "arrays");
+  if (!options.ok()) return env.Undefined();
+  if (waits.As<Napi::Array>().Length() > 2 || signals.As<Napi::Array>().Length() > 2)
+    options.fail("waits, signals", "at most 2 of each");
   if (!options.ok()) return env.Undefined();
   for (uint32_t i = 0; i < 2; i++) {
     launch.wait[i] = wait_of(env, waits.As<Napi::Array>().Get(i));

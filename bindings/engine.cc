@@ -126,6 +126,7 @@ EngineObject::EngineObject(const Napi::CallbackInfo& info) : Napi::ObjectWrap<En
   }
   runtime_ = runtime;
   runtime_reference_ = Napi::Persistent(runtime->Value());
+  runtime->keep(engine_);
   runtime->reactor()->add(engine_);
 }
 

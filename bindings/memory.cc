@@ -22,6 +22,8 @@ ArenaObject::ArenaObject(const Napi::CallbackInfo& info) : Napi::ObjectWrap<Aren
   wanted.kind = options.boolean("emulatedHbm", false) ? ArenaKind::kEmulatedHbm : ArenaKind::kHost;
   wanted.huge_pages = options.boolean("hugePages", true);
   const std::string lock = options.has("lock") ? options.string("lock") : "try";
+  if (lock != "none" && lock != "try" && lock != "require")
+    options.fail("lock", "'none', 'try' or 'require'");
   wanted.lock = lock == "require" ? LockPolicy::kRequire
                 : lock == "none"  ? LockPolicy::kNone
                                   : LockPolicy::kTry;

@@ -61,18 +61,26 @@ class RuntimeObject : public Napi::ObjectWrap<RuntimeObject> {
 
   Reactor* reactor();
   std::function<void()> wake_function() const;
-  void keep(const std::shared_ptr<emulation::EmulatedGpu>& gpu) { gpus_.push_back(gpu); }
+  // What has to be told when the runtime stops.
+  void keep(const std::shared_ptr<emulation::EmulatedGpu>& gpu) { keep_in(gpus_, gpu); }
+  void keep(const std::shared_ptr<TransferEngine>& engine) { keep_in(engines_, engine); }
 
  private:
   struct Poll;
   Napi::Value close(const Napi::CallbackInfo& info);
   Napi::Value set_faults(const Napi::CallbackInfo& info);
   void stop();
+  template <typename T>
+  static void keep_in(std::vector<std::weak_ptr<T>>& kept, const std::shared_ptr<T>& object) {
+    std::erase_if(kept, [](const auto& weak) { return weak.expired(); });
+    kept.push_back(object);
+  }
   static void on_readable(uv_poll_t* handle, int status, int events);
   static void on_cleanup(napi_async_cleanup_hook_handle hook, void* data);
 
   std::unique_ptr<Reactor> reactor_;
   std::vector<std::weak_ptr<emulation::EmulatedGpu>> gpus_;
+  std::vector<std::weak_ptr<TransferEngine>> engines_;
   Poll* poll_ = nullptr;  // freed when libuv has closed its handle
 };
 
@@ -137,6 +145,7 @@ class EmulatedGpuObject : public Napi::ObjectWrap<EmulatedGpuObject> {
   Napi::Value close(const Napi::CallbackInfo& info);
   std::shared_ptr<TransferEngine> engine_;
   std::shared_ptr<emulation::EmulatedGpu> gpu_;
+  uint32_t lanes_ = 0;
 };
 
 // Sizes and offsets of every field of dualpath_ring.h, for the test that holds TypeScript against them.

@@ -73,8 +73,12 @@ std::function<void()> RuntimeObject::wake_function() const {
   };
 }
 
-// Threads first, then the handle they ring.
+// Peers first: what they send to an engine that nobody carries would be waited for in vain. Then the threads,
+// then the handle they ring.
 void RuntimeObject::stop() {
+  for (auto& weak : engines_) {
+    if (auto engine = weak.lock()) engine->request_close();
+  }
   for (auto& weak : gpus_) {
     if (auto gpu = weak.lock()) gpu->stop();
   }

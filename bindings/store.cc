@@ -27,7 +27,12 @@ StoreObject::StoreObject(const Napi::CallbackInfo& info) : Napi::ObjectWrap<Stor
   }
   std::span<const uint8_t> salt;
   if (options.has("salt")) {
-    const auto bytes = options.get("salt").As<Napi::Uint8Array>();
+    const Napi::Value value = options.get("salt");
+    if (!value.IsTypedArray() || value.As<Napi::TypedArray>().TypedArrayType() != napi_uint8_array) {
+      options.fail("salt", "a Uint8Array");
+      return;
+    }
+    const auto bytes = value.As<Napi::Uint8Array>();
     salt = {bytes.Data(), bytes.ByteLength()};
   }
   store::BlockFormat format;

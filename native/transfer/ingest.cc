@@ -27,17 +27,15 @@ bool TransferEngine::ingest(uint64_t now) {
       end_of_descriptors(*ingesting_);
     }
     if (ingesting_ == nullptr && !has_room()) break;
+    // Given back and counted before any record of it is posted: who reads that record may rely on both.
+    std::atomic_ref<uint32_t>(header.submission.head).store(head + 1, std::memory_order_release);
+    statistics_.descriptors.fetch_add(1, std::memory_order_relaxed);
     Program& program = program_of(d, now);
     accept(d, program);
     if ((d.flags & DP_FLAG_END) != 0) end_of_descriptors(program);
   }
-  const uint32_t taken = head - first;
-  if (taken > 0) {
-    std::atomic_ref<uint32_t>(header.submission.head).store(head, std::memory_order_release);
-    statistics_.descriptors.fetch_add(taken, std::memory_order_relaxed);
-  }
   if (requests_.load(std::memory_order_acquire)) take_requests(head);
-  return taken > 0;
+  return head != first;
 }
 
 // Descriptors of one program lie side by side; the first opens it.
@@ -98,7 +96,8 @@ void TransferEngine::accept(const dp_descriptor& d, Program& program) {
 bool TransferEngine::valid(const dp_descriptor& d) const {
   if (d.program == 0 || d.op > DP_OP_BUMP || d.traffic_class > DP_CLASS_CONTROL || d.layer_count == 0)
     return false;
-  const bool needs_peer = d.op == DP_OP_SEND || d.signal[0].remote != 0 || d.signal[1].remote != 0;
+  bool needs_peer = d.op == DP_OP_SEND;
+  for (const dp_signal& signal : d.signal) needs_peer |= signal.counter != DP_NONE && signal.remote != 0;
   if (needs_peer && d.peer >= peer_count_.load(std::memory_order_acquire)) return false;
   const uint64_t last_step = d.layer_count - 1u;
   const uint32_t counters = options_.door->counter_entries();

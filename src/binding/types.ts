@@ -195,11 +195,13 @@ export interface NativeGpu {
 }
 
 export interface AbiDescription {
-  readonly fields: Readonly<Record<string, readonly [offset: number, bytes: number]>>;
-  readonly version: number;
   readonly magic: number;
-  readonly descriptorBytes: number;
-  readonly recordBytes: number;
+  readonly version: number;
+  readonly keyBytes: number;
+  /** Bytes of each struct. */
+  readonly structs: Readonly<Record<string, number>>;
+  /** Of `struct.field`. */
+  readonly fields: Readonly<Record<string, readonly [offset: number, bytes: number]>>;
 }
 
 export interface NativeAddon {

@@ -51,7 +51,7 @@ export class CliContext {
       return { update: () => undefined, stop: () => undefined };
     const bar = new SingleBar({
       stream: this.#io.stderr,
-      format: `${label} [{bar}] {percentage} % | {value}/{total} | {eta_formatted}`,
+      format: `${label} [{bar}] {percentage} % | {value}/{total} | {eta_formatted}{note}`,
       barCompleteChar: '=',
       barIncompleteChar: ' ',
       hideCursor: true,
@@ -60,14 +60,15 @@ export class CliContext {
       // Interrupts arrive as the abort signal; the bar is stopped by the command.
       gracefulExit: false,
     });
-    bar.start(total, 0);
-    return { update: (done) => bar.update(done), stop: () => bar.stop() };
+    bar.start(total, 0, { note: '' });
+    const update = (done: number, note = ''): void => bar.update(done, { note: note && ` | ${note}` });
+    return { update, stop: () => bar.stop() };
   }
 }
 
 export interface Progress {
-  /** `done` of the total. */
-  readonly update: (done: number) => void;
+  /** `done` of the total; the note stands behind the bar. */
+  readonly update: (done: number, note?: string) => void;
   readonly stop: () => void;
 }
 

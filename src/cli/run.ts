@@ -13,6 +13,16 @@ export interface CommandEntry {
 
 export const commands: readonly CommandEntry[] = [
   {
+    name: 'replay',
+    description: 'replay agent sessions through an emulated cluster, every byte verified',
+    load: async () => (await import('./replay.js')).replayCommand(),
+  },
+  {
+    name: 'bench',
+    description: 'measure the parts of the data path',
+    load: async () => (await import('./bench.js')).benchCommand(),
+  },
+  {
     name: 'trace',
     description: 'look into a workload trace',
     load: async () => (await import('./trace.js')).traceCommand(),

@@ -1,3 +1,3 @@
 /** Control messages between engines, and what carries them. */
 export { LocalControl } from './local.js';
-export type { ControlLink, ControlMessage, StageSegment } from './messages.js';
+export { requestKey, type ControlLink, type ControlMessage, type StageSegment } from './messages.js';

@@ -5,6 +5,14 @@
  */
 import type { ErrorCode } from '../errors/index.js';
 
+/**
+ * What `request` is in a message. A name may come again in a later epoch, while its first use still winds up
+ * somewhere; with the epoch it is unique.
+ */
+export function requestKey(assignment: { readonly request: string; readonly epoch: number }): string {
+  return `${assignment.epoch}:${assignment.request}`;
+}
+
 /** Blocks that the DE is to send into the PE's staging, layer by layer. */
 export interface StageSegment {
   readonly firstBlock: number;
@@ -59,7 +67,8 @@ export type ControlMessage =
   | { readonly kind: 'stage-abort'; readonly request: string; readonly stage: number }
   /**
    * Either way: the sender has stopped work on the request and nothing of its is in flight to the receiver,
-   * whose memory is its own again. The receiver stops and answers in kind, unless it has said so already.
+   * whose memory is its own again. The receiver stops. A PE always says so too; a DE only where the PE had not
+   * said it first, for a PE that has ended a request has forgotten it.
    */
   | {
       readonly kind: 'abort';

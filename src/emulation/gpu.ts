@@ -46,8 +46,14 @@ export class EmulatedGpu {
     this.#handle = callNative(() => new (native().EmulatedGpu)({ engine: engine.handle, lanes }));
   }
 
-  /** @returns the launch's number, for cancel(). @throws CAPACITY_EXHAUSTED, INVALID_ARGUMENT */
+  /** @returns the launch's number, for cancel(). @throws CAPACITY_EXHAUSTED, INVALID_ARGUMENT, CLOSED */
   launch(launch: KernelLaunch): number {
+    if (launch.signals?.some((signal) => signal.remote === true) === true) {
+      throw new DualPathError(
+        'INVALID_ARGUMENT',
+        'a kernel bumps counters of its own engine: no remote signal',
+      );
+    }
     const id = callNative(() =>
       this.#handle.launch({
         lane: launch.lane ?? 0,
@@ -72,8 +78,16 @@ export class EmulatedGpu {
   async run(launch: Omit<KernelLaunch, 'signals'>): Promise<void> {
     const counter = this.engine.takeCounters(1);
     try {
-      this.launch({ ...launch, signals: [{ counter, value: 1 }] });
-      await this.engine.submit([{ op: 'bump', waits: [{ counter, value: launch.steps ?? 1 }] }]).done;
+      // First who waits, then what is waited for: a kernel once launched bumps the counter whatever comes.
+      const over = this.engine.submit([{ op: 'bump', waits: [{ counter, value: launch.steps ?? 1 }] }]);
+      try {
+        this.launch({ ...launch, signals: [{ counter, value: 1 }] });
+      } catch (error) {
+        this.engine.cancel(over);
+        await over.done.catch(() => undefined);
+        throw error;
+      }
+      await over.done;
     } finally {
       this.engine.counters.giveBack(counter, 1);
     }

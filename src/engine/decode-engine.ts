@@ -2,26 +2,36 @@
  * A decode engine: takes requests from the scheduler, reads its side's part of their hits, serves prefill
  * engines from its buffer, merges, persists, and hands out sequences to decode.
  */
+import type { NativeGeometry } from '../binding/index.js';
 import type { ControlMessage } from '../control/index.js';
+import { requestKey } from '../control/index.js';
 import { DualPathError } from '../errors/index.js';
 import { BlockSpace, sequenceGeometry } from '../memory/index.js';
 import type { Assignment } from '../scheduler/index.js';
 import type { TrafficManager } from '../traffic/index.js';
 import { DecodeRequest, type DecodeContext } from './decode-request.js';
 import { DecodeSequence } from './decode-sequence.js';
-import { asError, FetchLoop } from './fetch-loop.js';
+import { EarlyEvents } from './early-events.js';
+import { FetchLoop } from './fetch-loop.js';
 import { Mailbox } from './mailbox.js';
 import type { DecodeEngineOptions } from './options.js';
+import { asError } from './request.js';
+import { Tasks } from './tasks.js';
 
 export class DecodeEngine {
   readonly name: string;
   readonly traffic: TrafficManager;
   /** DE HBM: whole sequences. */
   readonly hbm: BlockSpace;
+  /** Where a slot's bytes are in DE HBM, and the arena that they are in. */
+  readonly hbmGeometry: NativeGeometry;
   readonly #options: DecodeEngineOptions;
   readonly #context: DecodeContext;
   readonly #requests = new Map<string, DecodeRequest>();
+  readonly #early = new EarlyEvents<DecodeRequest>();
   readonly #sequences = new Mailbox<DecodeSequence>();
+  /** Requests until their sequence is handed out or they have ended. */
+  readonly #accepting = new Tasks();
   readonly #unlisten: () => void;
   readonly #loop: FetchLoop;
   #closing: Promise<void> | undefined;
@@ -31,10 +41,8 @@ export class DecodeEngine {
     this.name = traffic.name;
     this.traffic = traffic;
     this.#options = options;
-    this.hbm = new BlockSpace(
-      traffic.engine,
-      sequenceGeometry(traffic.layout, options.hbmBlocks, `${this.name}/hbm`),
-    );
+    this.hbmGeometry = sequenceGeometry(traffic.layout, options.hbmBlocks, `${this.name}/hbm`);
+    this.hbm = new BlockSpace(traffic.engine, this.hbmGeometry);
     this.#context = {
       traffic,
       hbm: this.hbm,
@@ -43,38 +51,45 @@ export class DecodeEngine {
       freeHits: options.freeHits ?? false,
     };
     this.#unlisten = options.control.listen(this.name, (from, message) => this.#onMessage(from, message));
-    this.#loop = new FetchLoop(
-      options,
-      () => this.#load(),
-      (assignment) => void this.#accept(assignment),
-    );
+    this.#loop = new FetchLoop(options, {
+      load: () => this.#load(),
+      accept: (assignment) => this.#accepting.add(this.#accept(assignment)),
+      failed: (error) => this.#sequences.close(asError(error)),
+    });
   }
 
-  /** Sequences as their prompt KV arrives in HBM. One consumer. */
-  sequences(): AsyncIterable<DecodeSequence> {
-    return this.#sequences;
+  /**
+   * Sequences as their prompt KV arrives in HBM; ends when the engine is closed. One consumer. Whoever takes a
+   * sequence calls its finish(), also when its signal is aborted.
+   */
+  async *sequences(): AsyncGenerator<DecodeSequence, void, void> {
+    for await (const sequence of this.#sequences) {
+      if (sequence.signal.aborted) void sequence.finish();
+      else yield sequence;
+    }
   }
 
   #load(): { unfinishedRequests: number; unfinishedTokens: number } {
     let unfinishedTokens = 0;
-    for (const { prompt } of this.#requests.values()) unfinishedTokens += prompt.length;
+    for (const { tokens } of this.#requests.values()) unfinishedTokens += tokens.length;
     return { unfinishedRequests: this.#requests.size, unfinishedTokens };
   }
 
   async #accept(assignment: Assignment): Promise<void> {
     if (assignment.decodeEngine !== this.name) return;
-    const { prompts } = this.#options;
-    const prompt = await prompts.prompt(assignment.request);
-    const maxNewTokens = prompts.maxNewTokens(assignment.request);
-    const request = new DecodeRequest(assignment, prompt, maxNewTokens, this.#context);
-    this.#requests.set(request.name, request);
+    const request = new DecodeRequest(assignment, this.#context);
+    this.#requests.set(request.key, request);
+    this.#early.deliver(request.key, request);
     try {
       if (this.#closing !== undefined) throw closedError(this.name);
-      await request.prepare();
+      await request.prepare(this.#options.prompts);
       await request.ready.promise;
-      this.#sequences.push(new DecodeSequence(this.#context, request, (ended) => this.#finish(ended)));
+      this.#sequences.push(new DecodeSequence(this.#context, request, () => this.#finish(request)));
     } catch (error) {
-      await this.#fail(request, asError(error));
+      request.end(asError(error));
+      await request.windUp(request.error!);
+      this.#requests.delete(request.key);
+      this.#options.scheduler.fail(request.name, request.error!, assignment.epoch);
     }
   }
 
@@ -82,6 +97,8 @@ export class DecodeEngine {
     const request = this.#requests.get(message.request);
     if (request !== undefined) {
       request.on(message);
+    } else if (message.kind === 'abort') {
+      this.#early.keep(message.request, (late) => late.on(message));
     } else if (message.kind === 'stage') {
       // The request has ended here, and the prefill engine has not heard of it yet.
       this.#options.control.send(from, this.name, {
@@ -93,35 +110,44 @@ export class DecodeEngine {
     }
   }
 
-  #finish(request: DecodeRequest): void {
+  async #finish(request: DecodeRequest): Promise<void> {
+    await request.settled();
     request.release();
-    this.#requests.delete(request.name);
-    this.#options.scheduler.complete(request.name, 'request', request.assignment.epoch);
+    this.#requests.delete(request.key);
+    const { scheduler } = this.#options;
+    const { epoch } = request.assignment;
+    if (request.error === undefined) scheduler.complete(request.name, 'request', epoch);
+    else scheduler.fail(request.name, request.error, epoch);
   }
 
-  async #fail(request: DecodeRequest, error: DualPathError): Promise<void> {
-    request.end(error);
-    await request.windUp();
-    this.#requests.delete(request.name);
-    this.#options.scheduler.fail(request.name, request.error ?? error, request.assignment.epoch);
+  /**
+   * Ends a request here, on behalf of its user or of the scheduler; one that has ended is none of its business.
+   * @param epoch of its assignment: then one that this engine has not been given yet is ended when it comes
+   */
+  cancel(name: string, error: DualPathError, epoch?: number): void {
+    let found = false;
+    for (const request of this.#requests.values()) {
+      if (request.name !== name || (epoch !== undefined && request.assignment.epoch !== epoch)) continue;
+      found = true;
+      request.end(error);
+    }
+    if (found || epoch === undefined) return;
+    this.#early.keep(requestKey({ request: name, epoch }), (late) => late.end(error));
   }
 
-  /** Ends a request here, on behalf of its user or of the scheduler. Unknown ones are none of its business. */
-  cancel(name: string, error: DualPathError): void {
-    this.#requests.get(name)?.end(error);
-  }
-
-  /** A prefill engine is gone for good: its requests end, as if it had said so. */
+  /** A prefill engine is gone for good: its requests end, but for those whose prompt KV is here already. */
   peerLost(prefillEngine: string): void {
     this.traffic.forgetPeer(prefillEngine);
+    const error = new DualPathError('PEER_LOST', `prefill engine '${prefillEngine}' was lost`);
     for (const request of this.#requests.values()) {
-      if (request.assignment.prefillEngine !== prefillEngine) continue;
-      const message = `prefill engine '${prefillEngine}' was lost`;
-      request.on({ kind: 'abort', request: request.name, code: 'PEER_LOST', message });
+      if (request.assignment.prefillEngine === prefillEngine) request.peerLost(error);
     }
   }
 
-  /** Every request ends (CLOSED), peers no longer reach this engine's memory, then memory goes. Idempotent. */
+  /**
+   * Every request ends (CLOSED), peers no longer reach this engine's memory, then memory goes. Sequences that
+   * are decoding hear of it by their signal. Idempotent.
+   */
   close(): Promise<void> {
     this.#closing ??= this.#close();
     return this.#closing;
@@ -129,9 +155,16 @@ export class DecodeEngine {
 
   async #close(): Promise<void> {
     await this.#loop.stop();
-    for (const request of this.#requests.values()) request.end(closedError(this.name));
+    const error = closedError(this.name);
+    for (const request of this.#requests.values()) request.end(error);
     this.#sequences.close();
     await this.traffic.close();
+    for (const request of this.#requests.values()) request.peerStopped();
+    await this.#accepting.settled();
+    // Whoever decodes may be long in finishing; the scheduler need not wait for that.
+    for (const { name, assignment } of this.#requests.values()) {
+      this.#options.scheduler.fail(name, error, assignment.epoch);
+    }
     this.#unlisten();
   }
 

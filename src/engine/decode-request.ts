@@ -1,13 +1,15 @@
 /** One request on its decode engine, from assignment until its prompt's KV is in DE HBM. */
 import type { ControlLink, ControlMessage } from '../control/index.js';
-import { DualPathError, isDualPathError } from '../errors/index.js';
+import { DualPathError } from '../errors/index.js';
 import { decodeBufferToStaging, mergedToHbm, persistMisses, readBlocks } from '../flow/index.js';
 import type { BlockList, BlockSpace } from '../memory/index.js';
 import type { Assignment, SchedulerClient } from '../scheduler/index.js';
 import { KeyChain, type TrafficManager } from '../traffic/index.js';
-import { ProgramError, type Descriptor, type Program } from '../transfer/index.js';
-import { asError } from './fetch-loop.js';
+import type { Descriptor, Program, ProgramResult } from '../transfer/index.js';
 import { Deferred } from './deferred.js';
+import type { PromptSource } from './options.js';
+import { asError, blocksRead, EngineRequest } from './request.js';
+import { Tasks } from './tasks.js';
 
 type Stage = Extract<ControlMessage, { kind: 'stage' }>;
 
@@ -19,117 +21,119 @@ export interface DecodeContext {
   readonly freeHits: boolean;
 }
 
-export class DecodeRequest {
-  readonly assignment: Assignment;
-  readonly prompt: Uint32Array;
-  readonly maxNewTokens: number;
+export class DecodeRequest extends EngineRequest {
+  maxNewTokens = 0;
   /** The prompt's KV is in DE HBM. */
   readonly ready = new Deferred<void>();
   /** The prompt's new full blocks are stored. Rejects when they could not be; the request goes on. */
   readonly persisted = new Deferred<void>();
   /** Slots of the whole sequence, prompt and what may be generated. */
-  hbmSlots!: BlockList;
-  chain!: KeyChain;
+  hbmSlots: BlockList | undefined;
+  chain: KeyChain | undefined;
   hitBlocks = 0;
-  error: DualPathError | undefined;
 
   readonly #context: DecodeContext;
+  /** Everything that uses the request's memory. */
+  readonly #tasks = new Tasks();
+  /** What the request's end cancels. */
   readonly #programs = new Set<Program>();
+  /** Sends for forward batches: these run on, for the batch's other requests, until the PE has stopped. */
   readonly #stages = new Map<number, Program>();
   readonly #peerStopped = new Deferred<void>();
+  #peerHasStopped = false;
+  /** The prefill engine knows of this memory. */
+  #announced = false;
+  #merging = false;
   #buffer: BlockList | undefined;
-  #counters: { merged: number; free: number } | undefined;
-  /** Where the free counter stood before the current stage. */
-  #freeBase = 0;
-  #prepared = false;
+  #counters: { readonly merged: number; readonly free: number } | undefined;
 
-  constructor(assignment: Assignment, prompt: Uint32Array, maxNewTokens: number, context: DecodeContext) {
-    this.assignment = assignment;
-    this.prompt = prompt;
-    this.maxNewTokens = maxNewTokens;
+  constructor(assignment: Assignment, context: DecodeContext) {
+    super(assignment);
     this.#context = context;
   }
 
-  get name(): string {
-    return this.assignment.request;
-  }
-
   /** Reserves memory, tells the prefill engine where, and reads this side's part of the hits. */
-  async prepare(): Promise<void> {
-    const { traffic, hbm, scheduler } = this.#context;
-    const { layout, engine, buffer } = traffic;
-    const { promptBlocks, prefillReadBlocks, decodeReadBlocks, epoch } = this.assignment;
-    const generated =
-      layout.fullBlocksFor(this.prompt.length + this.maxNewTokens) - layout.fullBlocksFor(this.prompt.length);
-    this.chain = await KeyChain.hash(engine, layout, this.prompt, false, generated);
-    this.#buffer = await buffer.take(promptBlocks);
-    this.hbmSlots = await hbm.take(layout.blocksFor(this.prompt.length + this.maxNewTokens));
-    const merged = engine.takeCounters(2);
-    this.#counters = { merged, free: merged + 1 };
-    this.#prepared = true;
-    if (this.error !== undefined) throw this.error;
-    this.#send({
-      kind: 'decode-ready',
-      request: this.name,
-      geometry: buffer.geometry,
-      slots: engine.slots(this.#buffer.offset, promptBlocks),
-      mergedCounter: merged,
-      freeCounter: merged + 1,
-    });
+  async prepare(prompts: PromptSource): Promise<void> {
+    const { traffic, scheduler } = this.#context;
+    const { prefillReadBlocks, decodeReadBlocks, epoch } = this.assignment;
+    await this.fetchPrompt(prompts, traffic.layout);
+    await this.#reserve(prompts.maxNewTokens(this.name));
+    this.throwIfEnding();
+    this.#announce();
     let blocks = 0;
     if (decodeReadBlocks > 0) {
-      blocks = await this.#read(prefillReadBlocks, decodeReadBlocks);
+      const read = readBlocks({
+        geometry: traffic.buffer.geometry,
+        keys: this.chain!.offset + prefillReadBlocks,
+        slots: this.#buffer!.offset + prefillReadBlocks,
+        blocks: decodeReadBlocks,
+      });
+      blocks = await blocksRead(this.#run([read]), decodeReadBlocks);
     }
     scheduler.complete(this.name, 'decode-read', epoch);
-    if (this.error !== undefined) throw this.error;
-    this.#send({ kind: 'decode-read', request: this.name, blocks });
+    this.throwIfEnding();
+    this.#send({ kind: 'decode-read', request: this.key, blocks });
   }
 
-  async #read(firstBlock: number, blocks: number): Promise<number> {
-    const { buffer } = this.#context.traffic;
-    try {
-      await this.#run([
-        readBlocks({
-          geometry: buffer.geometry,
-          keys: this.chain.offset + firstBlock,
-          slots: this.#buffer!.offset + firstBlock,
-          blocks,
-        }),
-      ]);
-      return blocks;
-    } catch (error) {
-      const lost = isDualPathError(error, 'BAD_BLOCK') || isDualPathError(error, 'STORAGE_IO');
-      if (lost && error instanceof ProgramError && error.failedBlock !== undefined) return error.failedBlock;
-      throw error;
+  async #reserve(maxNewTokens: number): Promise<void> {
+    const { layout, engine, buffer } = this.#context.traffic;
+    const { promptBlocks, decodeHbmBlocks } = this.assignment;
+    const promptTokens = this.tokens.length;
+    const hbmBlocks = layout.blocksFor(promptTokens + maxNewTokens);
+    if (hbmBlocks > decodeHbmBlocks) {
+      throw new DualPathError(
+        'INVALID_ARGUMENT',
+        `request '${this.name}': ${promptTokens} + ${maxNewTokens} tokens take ${hbmBlocks} blocks of HBM, ` +
+          `${decodeHbmBlocks} are reserved; submit it to the scheduler with the same maxNewTokens`,
+        { blocks: hbmBlocks, limit_blocks: decodeHbmBlocks },
+      );
     }
+    this.maxNewTokens = maxNewTokens;
+    const generated = layout.fullBlocksFor(promptTokens + maxNewTokens) - layout.fullBlocksFor(promptTokens);
+    this.chain = await KeyChain.hash(engine, layout, this.tokens, false, generated);
+    this.#buffer = await buffer.take(promptBlocks, this.signal);
+    this.hbmSlots = await this.#context.hbm.take(hbmBlocks, this.signal);
+    const merged = engine.takeCounters(2);
+    this.#counters = { merged, free: merged + 1 };
   }
 
-  /** Submits a program that end() can cancel. */
-  #submit(descriptors: readonly Descriptor[]): Program {
+  #announce(): void {
+    const { engine, buffer } = this.#context.traffic;
+    const { merged, free } = this.#counters!;
+    this.#announced = true;
+    this.#send({
+      kind: 'decode-ready',
+      request: this.key,
+      geometry: buffer.geometry,
+      slots: engine.slots(this.#buffer!.offset, this.#buffer!.count),
+      mergedCounter: merged,
+      freeCounter: free,
+    });
+  }
+
+  /** Runs a program that the request's end cancels. */
+  async #run(descriptors: readonly Descriptor[]): Promise<ProgramResult> {
     const program = this.#context.traffic.engine.submit(descriptors);
     this.#programs.add(program);
-    const forget = (): boolean => this.#programs.delete(program);
-    program.done.then(forget, forget);
-    return program;
-  }
-
-  async #run(descriptors: readonly Descriptor[]): Promise<void> {
-    await this.#submit(descriptors).done;
+    this.#tasks.add(program.done);
+    try {
+      return await program.done;
+    } finally {
+      this.#programs.delete(program);
+    }
   }
 
   on(message: ControlMessage): void {
     switch (message.kind) {
       case 'stage':
-        void this.#stage(message);
+        this.#stage(message);
         break;
-      case 'stage-abort': {
-        const program = this.#stages.get(message.stage);
-        if (program !== undefined) this.#context.traffic.engine.cancel(program);
+      case 'stage-abort':
+        this.#cancelStage(message.stage);
         break;
-      }
       case 'abort':
-        this.#peerStopped.resolve();
         this.end(new DualPathError(message.code, message.message));
+        this.peerStopped();
         break;
       default:
         throw new DualPathError(
@@ -140,26 +144,32 @@ export class DecodeRequest {
   }
 
   /** A forward batch holds the request: sends what it needs, layer by layer; after the last one, merges. */
-  async #stage(stage: Stage): Promise<void> {
-    if (this.error !== undefined) return;
+  #stage(stage: Stage): void {
+    if (this.error !== undefined) return; // the prefill engine is about to hear of it
     this.hitBlocks = stage.hitBlocks;
-    if (stage.last) void this.#merge();
-    if (stage.segments.length === 0) return;
-    const { layers } = this.#context.traffic.layout;
-    const window = Math.min(stage.windowLayers, layers);
+    // Once: a last stage may be tried again.
+    if (stage.last && !this.#merging) {
+      this.#merging = true;
+      this.#tasks.add(this.#merge());
+    }
+    if (stage.segments.length > 0) this.#tasks.add(this.#serve(stage));
+  }
+
+  #cancelStage(stage: number): void {
+    const program = this.#stages.get(stage);
+    if (program !== undefined) this.#context.traffic.engine.cancel(program);
+  }
+
+  async #serve(stage: Stage): Promise<void> {
     let error: DualPathError | undefined;
     try {
       await this.#sendSegments(stage);
-      this.#freeBase += layers - window;
     } catch (cause) {
       error = asError(cause);
-      // The prefill engine's bumps of the failed stage may be incomplete; it has none in flight when it tries again.
-      this.#freeBase = Number.NaN;
     }
-    this.#stages.delete(stage.stage);
     this.#send({
       kind: 'stage-done',
-      request: this.name,
+      request: this.key,
       stage: stage.stage,
       ...(error === undefined ? {} : { error: { code: error.code, message: error.message } }),
     });
@@ -169,12 +179,10 @@ export class DecodeRequest {
     const { engine, buffer, layout } = this.#context.traffic;
     const peer = this.#context.traffic.peer(this.assignment.prefillEngine);
     const { free } = this.#counters!;
-    if (Number.isNaN(this.#freeBase)) this.#freeBase = engine.counter(free);
     const stagingSlots = engine.slotTable.take(stage.slots.length);
     try {
       engine.setSlots(stagingSlots, stage.slots);
-      const last = stage.segments.at(-1)!;
-      const program = this.#submit(
+      const program = engine.submit(
         stage.segments.map((segment) =>
           decodeBufferToStaging(stage, segment, {
             peer,
@@ -183,96 +191,121 @@ export class DecodeRequest {
             stagingSlots: stagingSlots + segment.firstBlock,
             layers: layout.layers,
             freeCounter: free,
-            freeBase: this.#freeBase,
-            computeFrom: last.tokenEnd,
+            // It moves for this stage only once this stage has sent something.
+            freeBase: engine.counter(free),
+            computeFrom: stage.segments.at(-1)!.tokenEnd,
           }),
         ),
       );
       this.#stages.set(stage.stage, program);
       await program.done;
     } finally {
+      this.#stages.delete(stage.stage);
       engine.slotTable.giveBack(stagingSlots, stage.slots.length);
     }
   }
 
   /** The complete prompt: into HBM, and its new blocks into the store; then the buffer is free. */
   async #merge(): Promise<void> {
-    const { traffic, hbm, freeHits } = this.#context;
-    const { layout, buffer } = traffic;
-    const { blockTokens } = layout;
-    const { merged } = this.#counters!;
-    const tokenEnd = this.prompt.length;
-    const firstBlock = freeHits ? this.hitBlocks : 0;
-    const slots = this.#buffer!.offset;
-    const toHbm = this.#run([
-      mergedToHbm({
-        buffer: buffer.geometry,
-        hbm: hbm.geometry,
-        bufferSlots: slots + firstBlock,
-        hbmSlots: this.hbmSlots.offset + firstBlock,
-        blocks: layout.blocksFor(tokenEnd) - firstBlock,
-        firstBlock,
-        tokenBegin: firstBlock * blockTokens,
-        tokenEnd,
-        windowEnd: layout.fullBlocksFor(tokenEnd) * blockTokens,
-        layers: layout.layers,
-        merged,
-      }),
-    ]);
-    const toStore = this.#run([
-      persistMisses({
-        buffer: buffer.geometry,
-        slots: slots + this.hitBlocks,
-        keys: this.chain.offset + this.hitBlocks,
-        blocks: layout.fullBlocksFor(tokenEnd) - this.hitBlocks,
-        merged,
-      }),
-    ]);
-    toHbm.then(this.ready.resolve, (error: unknown) => {
-      this.ready.reject(error);
-      this.end(asError(error));
-    });
+    const toHbm = this.#toHbm();
+    const toStore = this.#toStore();
+    toHbm.then(this.ready.resolve, (error: unknown) => this.end(asError(error)));
     toStore.then(this.persisted.resolve, this.persisted.reject);
     const [copied] = await Promise.allSettled([toHbm, toStore]);
     if (copied.status === 'rejected') return;
-    this.#peerStopped.resolve(); // the prompt is complete: the prefill engine is done with this memory
+    this.peerStopped(); // the prompt is complete: the prefill engine is done with this memory
     this.#releaseBuffer();
     this.#context.scheduler.complete(this.name, 'decode-buffer', this.assignment.epoch);
+  }
+
+  async #toHbm(): Promise<void> {
+    const { traffic, hbm, freeHits } = this.#context;
+    const { layout, buffer } = traffic;
+    const tokenEnd = this.tokens.length;
+    const firstBlock = freeHits ? this.hitBlocks : 0;
+    await this.#run([
+      mergedToHbm({
+        buffer: buffer.geometry,
+        hbm: hbm.geometry,
+        bufferSlots: this.#buffer!.offset + firstBlock,
+        hbmSlots: this.hbmSlots!.offset + firstBlock,
+        blocks: layout.blocksFor(tokenEnd) - firstBlock,
+        firstBlock,
+        tokenBegin: firstBlock * layout.blockTokens,
+        tokenEnd,
+        windowEnd: layout.fullBlocksFor(tokenEnd) * layout.blockTokens,
+        layers: layout.layers,
+        merged: this.#counters!.merged,
+      }),
+    ]);
+  }
+
+  async #toStore(): Promise<void> {
+    const { layout, buffer } = this.#context.traffic;
+    const { hitBlocks } = this;
+    await this.#run([
+      persistMisses({
+        buffer: buffer.geometry,
+        slots: this.#buffer!.offset + hitBlocks,
+        keys: this.chain!.offset + hitBlocks,
+        blocks: layout.fullBlocksFor(this.tokens.length) - hitBlocks,
+        merged: this.#counters!.merged,
+      }),
+    ]);
   }
 
   #send(message: ControlMessage): void {
     this.#context.control.send(this.assignment.prefillEngine, this.#context.traffic.name, message);
   }
 
-  /** The request is to end with `error`: its programs are cancelled, what waits for it hears of it. */
-  end(error: DualPathError): void {
-    if (this.error !== undefined) return;
-    this.error = error;
+  protected override onEnd(error: DualPathError): void {
     for (const program of this.#programs) this.#context.traffic.engine.cancel(program);
     this.ready.reject(error);
     this.persisted.reject(error);
+  }
+
+  /** Nothing of the prefill engine's is in flight here: it has said so, or can no longer reach this engine. */
+  peerStopped(): void {
+    this.#peerHasStopped = true;
+    this.#peerStopped.resolve();
+    for (const stage of this.#stages.keys()) this.#cancelStage(stage);
+  }
+
+  /** The prefill engine is gone for good: that ends the request unless all its KV is here already. */
+  peerLost(error: DualPathError): void {
+    const { engine } = this.#context.traffic;
+    const merged = this.#counters !== undefined && engine.counter(this.#counters.merged) > 0;
+    if (!merged) this.end(error);
+    this.peerStopped();
+  }
+
+  /** Resolves when nothing of the request is in flight on this side. */
+  settled(): Promise<void> {
+    return this.#tasks.settled();
   }
 
   /**
    * After end(): waits until nothing of the request is in flight on this side, says so to the prefill engine,
    * and gives memory back once that has said the same.
    */
-  async windUp(): Promise<void> {
-    await Promise.allSettled([...this.#programs].map(({ done }) => done));
-    const { code, message } = this.error!;
-    this.#send({ kind: 'abort', request: this.name, code, message });
-    if (this.#prepared) await this.#peerStopped.promise;
+  async windUp({ code, message }: DualPathError): Promise<void> {
+    await this.settled();
+    if (!this.#peerHasStopped) {
+      this.#send({ kind: 'abort', request: this.key, code, message });
+      if (this.#announced) await this.#peerStopped.promise;
+    }
     this.release();
   }
 
   /** Only when nothing of the request is in flight, here or at the prefill engine. Idempotent. */
   release(): void {
     this.#releaseBuffer();
-    (this.hbmSlots as BlockList | undefined)?.release();
-    (this.chain as KeyChain | undefined)?.release();
-    if (this.#counters !== undefined)
+    this.hbmSlots?.release();
+    this.chain?.release();
+    if (this.#counters !== undefined) {
       this.#context.traffic.engine.counters.giveBack(this.#counters.merged, 2);
-    this.#counters = undefined;
+      this.#counters = undefined;
+    }
   }
 
   #releaseBuffer(): void {

@@ -2,6 +2,7 @@
 import { DualPathError } from '../errors/index.js';
 import { persistGenerated } from '../flow/index.js';
 import type { DecodeContext, DecodeRequest } from './decode-request.js';
+import { asError } from './request.js';
 
 export interface SequenceResult {
   /** Prompt and generated tokens that have KV. */
@@ -22,9 +23,11 @@ export class DecodeSequence {
   /** Slot of block i at entry hbmOffset + i of the engine's slot table; covers prompt and maxNewTokens. */
   readonly hbmOffset: number;
   readonly hbmCount: number;
+  /** Aborted, with the reason, when the request ends early: stop decoding and call finish() all the same. */
+  readonly signal: AbortSignal;
   readonly #context: DecodeContext;
   readonly #decode: DecodeRequest;
-  readonly #onEnd: (decode: DecodeRequest) => void;
+  readonly #onEnd: () => Promise<void>;
   readonly #tokens: Uint32Array;
   #length: number;
   #storedBlocks: number;
@@ -33,18 +36,20 @@ export class DecodeSequence {
   #persistError: DualPathError | undefined;
   #ended: Promise<SequenceResult> | undefined;
 
-  constructor(context: DecodeContext, decode: DecodeRequest, onEnd: (decode: DecodeRequest) => void) {
+  /** @param onEnd gives the request's memory back */
+  constructor(context: DecodeContext, decode: DecodeRequest, onEnd: () => Promise<void>) {
     this.#context = context;
     this.#decode = decode;
     this.#onEnd = onEnd;
     this.request = decode.name;
-    this.promptTokens = decode.prompt.length;
+    this.promptTokens = decode.tokens.length;
     this.maxNewTokens = decode.maxNewTokens;
     this.hitBlocks = decode.hitBlocks;
-    this.hbmOffset = decode.hbmSlots.offset;
-    this.hbmCount = decode.hbmSlots.count;
+    this.hbmOffset = decode.hbmSlots!.offset;
+    this.hbmCount = decode.hbmSlots!.count;
+    this.signal = decode.signal;
     this.#tokens = new Uint32Array(this.promptTokens + this.maxNewTokens);
-    this.#tokens.set(decode.prompt);
+    this.#tokens.set(decode.tokens);
     this.#length = this.promptTokens;
     this.#storedBlocks = context.traffic.layout.fullBlocksFor(this.promptTokens);
     this.#persisting = decode.persisted.promise.catch((error: unknown) => this.#failPersist(error));
@@ -62,9 +67,13 @@ export class DecodeSequence {
 
   /**
    * These tokens' KV has been written into HBM, every layer (the last generated token has none yet). A block
-   * that is now full is persisted in the background. @throws INVALID_ARGUMENT beyond maxNewTokens
+   * that is now full is persisted in the background. @throws INVALID_ARGUMENT beyond maxNewTokens, CLOSED after
+   * finish()
    */
   append(tokens: Uint32Array): void {
+    if (this.#ended !== undefined) {
+      throw new DualPathError('CLOSED', `request '${this.request}': its sequence has been finished`);
+    }
     if (this.#length + tokens.length > this.#tokens.length) {
       throw new DualPathError(
         'INVALID_ARGUMENT',
@@ -87,11 +96,13 @@ export class DecodeSequence {
   async #persist(block: number): Promise<void> {
     const { traffic, hbm } = this.#context;
     const { engine, buffer, layout } = traffic;
-    const { chain } = this.#decode;
+    const chain = this.#decode.chain!;
+    this.signal.throwIfAborted();
     await chain.extend(this.#tokens.subarray(0, (block + 1) * layout.blockTokens));
-    const slots = await buffer.take(1);
-    const gathered = engine.takeCounters(1);
+    const slots = await buffer.take(1, this.signal);
+    let gathered: number | undefined;
     try {
+      gathered = engine.takeCounters(1);
       await engine.submit(
         persistGenerated({
           hbm: hbm.geometry,
@@ -107,29 +118,30 @@ export class DecodeSequence {
         }),
       ).done;
     } finally {
-      engine.counters.giveBack(gathered, 1);
+      if (gathered !== undefined) engine.counters.giveBack(gathered, 1);
       slots.release();
     }
   }
 
   #failPersist(error: unknown): void {
-    this.#persistError ??=
-      error instanceof DualPathError ? error : new DualPathError('INTERNAL', String(error));
+    this.#persistError ??= asError(error);
   }
 
   /** The sequence is over: resolves when its full blocks are stored and its memory is free again. Idempotent. */
   finish(): Promise<SequenceResult> {
-    this.#ended ??= (async () => {
-      await this.#persisting;
-      const stored = this.#persistError === undefined ? this.#storedBlocks : this.hitBlocks;
-      this.#onEnd(this.#decode);
-      return {
-        tokens: this.#length,
-        hitBlocks: this.hitBlocks,
-        storedBlocks: stored,
-        persistError: this.#persistError,
-      };
-    })();
+    this.#ended ??= this.#finish();
     return this.#ended;
+  }
+
+  async #finish(): Promise<SequenceResult> {
+    await this.#persisting;
+    await this.#onEnd();
+    const persistError = this.#persistError;
+    return {
+      tokens: this.#length,
+      hitBlocks: this.hitBlocks,
+      storedBlocks: persistError === undefined ? this.#storedBlocks : this.hitBlocks,
+      persistError,
+    };
   }
 }

@@ -8,5 +8,6 @@ export type {
   PrefillEngineOptions,
   PromptSource,
 } from './options.js';
-export { PrefillBatch, type BatchLayer, type BatchPart } from './prefill-batch.js';
+export type { BatchLayer } from './batch-layers.js';
+export { PrefillBatch, type BatchPart } from './prefill-batch.js';
 export { PrefillEngine } from './prefill-engine.js';

@@ -5,15 +5,18 @@ export class Mailbox<T> implements AsyncIterable<T> {
   readonly #items: T[] = [];
   #waiting: Deferred<void> | undefined;
   #closed = false;
+  #error: Error | undefined;
 
   push(item: T): void {
     this.#items.push(item);
     this.#wake();
   }
 
-  /** The reader gets what is there, then the end. */
-  close(): void {
+  /** The reader gets what is there, then the end: an exception when there is an error. */
+  close(error?: Error): void {
+    if (this.#closed) return;
     this.#closed = true;
+    this.#error = error;
     this.#wake();
   }
 
@@ -28,6 +31,7 @@ export class Mailbox<T> implements AsyncIterable<T> {
       if (item !== undefined) {
         yield item;
       } else if (this.#closed) {
+        if (this.#error !== undefined) throw this.#error;
         return;
       } else {
         this.#waiting = new Deferred<void>();

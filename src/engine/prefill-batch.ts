@@ -2,6 +2,7 @@
  * A forward batch on a prefill engine: chunks of requests that are computed together, layer by layer. Its
  * programs are queued at once; from then on native code moves every layer as the counters allow.
  */
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { ControlLink } from '../control/index.js';
 import { DualPathError } from '../errors/index.js';
 import {
@@ -16,7 +17,9 @@ import type { BlockList, BlockSpace } from '../memory/index.js';
 import type { PackedBatch } from '../scheduler/index.js';
 import type { TrafficManager } from '../traffic/index.js';
 import type { Descriptor, Program, Wait } from '../transfer/index.js';
+import { LayerRun, type BatchLayer } from './batch-layers.js';
 import type { PrefillRequest } from './prefill-request.js';
+import { Tasks } from './tasks.js';
 
 /** One request's part of a batch. */
 export interface BatchPart {
@@ -32,17 +35,8 @@ export interface BatchPart {
   readonly sent: number;
   readonly sends: number;
   program?: Program;
-  /** After the batch: when the chunk was complete, or why it is not. */
+  /** Once the batch has settled: when the chunk was complete, or why it is not. */
   outcome?: { readonly finishedUs: number } | { readonly error: unknown };
-}
-
-/** One layer of a batch, for an engine that computes from JavaScript. */
-export interface BatchLayer {
-  readonly layer: number;
-  /** Resolves when the layer's hit KV is in the staging and the staging may take its miss KV. */
-  ready(): Promise<void>;
-  /** The layer's miss KV is in the staging: it may be sent. Layers in order, each once. */
-  done(): void;
 }
 
 export interface BatchContext {
@@ -59,49 +53,65 @@ export class PrefillBatch {
   /** Predicted seconds of the whole forward. */
   readonly totalS: number;
   readonly counters: BatchCounters;
-  /**
-   * Resolves when nothing of the batch is in flight any more, the device included: what became of each entry
-   * is in its `outcome`.
-   */
+  /** Resolves when no transfer of the batch is in flight: what became of each entry is in its `outcome`. */
+  readonly settled: Promise<void>;
+  /** Resolves when the device is through with it, too: the staging is free. */
   readonly finished: Promise<void>;
   readonly #context: BatchContext;
-  readonly #abort = new AbortController();
-  readonly #holds: Promise<unknown>[] = [];
-  #layerProgram: Program | undefined;
+  readonly #stop = new AbortController();
+  readonly #holds = new Tasks();
+  #state: 'running' | 'given up' | 'settled' = 'running';
+  #layerRun: LayerRun | undefined;
 
-  /** The caller has made sure that the staging has room. */
+  /**
+   * The caller has made sure that the staging has room.
+   * @throws CAPACITY_EXHAUSTED when the counters or the slot table are used up; then it has taken nothing
+   */
   constructor(context: BatchContext, queue: readonly PrefillRequest[], packed: PackedBatch) {
     this.#context = context;
     this.totalS = packed.totalS;
     const { layout, engine } = context.traffic;
-    const window = context.layerwise ? context.windowLayers : layout.layers;
-    this.counters = new BatchCounters(engine, layout.layers, window, context.layerwise);
-    this.entries = packed.entries.map(({ index, newTokens }) => this.#plan(queue[index]!, newTokens));
-    for (const { parts, sends } of this.entries) {
+    const { windowLayers, layerwise } = context;
+    const requests = packed.entries.length;
+    this.counters = new BatchCounters(engine, layout.layers, windowLayers, layerwise, requests);
+    const entries: BatchPart[] = [];
+    this.entries = entries;
+    try {
+      for (const { index, newTokens } of packed.entries)
+        entries.push(this.#plan(queue[index]!, index, newTokens));
+    } catch (error) {
+      this.release();
+      throw error;
+    }
+    for (const { parts, sends } of entries) {
       const pieces = (parts.prefillBlocks > 0 ? 1 : 0) + parts.decodeSegments.length;
-      this.counters.piecesIn += context.freeHits ? 0 : pieces;
+      this.counters.piecesIn += pieces;
       this.counters.piecesOut += sends;
     }
-    for (const entry of this.entries) {
-      entry.program = engine.submit(this.#program(entry));
-      this.#tellDecodeEngine(entry);
-    }
+    this.settled = this.#settle();
     this.finished = this.#finish();
   }
 
-  /** Aborted when the batch is given up: a device that works on it should stop. */
+  /**
+   * Aborted when the batch has been given up and nothing of it is sent any more: a device that works on it
+   * should stop, and may raise its counters to be done with it.
+   */
   get signal(): AbortSignal {
-    return this.#abort.signal;
+    return this.#stop.signal;
+  }
+
+  get givenUp(): boolean {
+    return this.#state === 'given up';
   }
 
   /** The staging stays the batch's until `work` has settled, too: what a device still does with it. */
   holdUntil(work: Promise<unknown>): void {
-    this.#holds.push(work);
+    this.#holds.add(work);
   }
 
-  #plan(request: PrefillRequest, newTokens: number): BatchPart {
+  #plan(request: PrefillRequest, index: number, newTokens: number): BatchPart {
     const { traffic, staging, freeHits } = this.#context;
-    const { layout, engine } = traffic;
+    const { layout } = traffic;
     const { cachedTokens } = request;
     const slots = staging.tryTake(layout.blocksFor(cachedTokens + newTokens));
     if (slots === undefined) throw new DualPathError('INTERNAL', 'a batch was packed beyond the staging');
@@ -113,7 +123,6 @@ export class PrefillBatch {
           cachedTokens,
           blockTokens: layout.blockTokens,
         });
-    const sendsHits = request.stage === 0 && parts.prefillBlocks > 0;
     return {
       request,
       cachedTokens,
@@ -121,8 +130,8 @@ export class PrefillBatch {
       last: newTokens === request.remainingTokens,
       staging: slots,
       parts,
-      sent: engine.takeCounters(1),
-      sends: sendsHits ? 2 : 1,
+      sent: this.counters.sent(index),
+      sends: !request.hitsSent && parts.prefillBlocks > 0 ? 2 : 1,
     };
   }
 
@@ -146,24 +155,12 @@ export class PrefillBatch {
         }),
       );
     }
-    const tail = blockTokens * Math.floor(request.tokens.length / blockTokens);
-    const send = (firstBlock: number, tokenBegin: number, tokenEnd: number, windowEnd: number): Descriptor =>
-      stagingToDecodeBuffer(counters, {
-        peer,
-        staging: staging.geometry,
-        decodeBuffer: decode.geometry,
-        stagingSlots: entry.staging.offset + firstBlock,
-        decodeSlots: request.decodeSlots + firstBlock,
-        firstBlock,
-        blocks: Math.ceil(tokenEnd / blockTokens) - firstBlock,
-        tokenBegin,
-        tokenEnd,
-        sent: entry.sent,
-        windowEnd,
-      });
-    if (entry.sends === 2) descriptors.push(send(0, 0, parts.prefillBlocks * blockTokens, tail));
+    if (entry.sends === 2) {
+      const tail = blockTokens * traffic.layout.fullBlocksFor(request.tokens.length);
+      descriptors.push(this.#send(entry, 0, parts.prefillBlocks * blockTokens, tail));
+    }
     const end = entry.cachedTokens + entry.newTokens;
-    descriptors.push(send(Math.floor(entry.cachedTokens / blockTokens), entry.cachedTokens, end, 0));
+    descriptors.push(this.#send(entry, entry.cachedTokens, end, 0));
     if (parts.decodeSegments.length > 0) {
       const bump = announceFreeStaging(counters, { peer, freeCounter: decode.freeCounter });
       if (bump !== undefined) descriptors.push(bump);
@@ -179,13 +176,32 @@ export class PrefillBatch {
     return descriptors;
   }
 
+  #send(entry: BatchPart, tokenBegin: number, tokenEnd: number, windowEnd: number): Descriptor {
+    const { request, staging, sent } = entry;
+    const { blockTokens } = this.#context.traffic.layout;
+    const firstBlock = Math.floor(tokenBegin / blockTokens);
+    return stagingToDecodeBuffer(this.counters, {
+      peer: request.peer,
+      staging: this.#context.staging.geometry,
+      decodeBuffer: request.decode.geometry,
+      stagingSlots: staging.offset + firstBlock,
+      decodeSlots: request.decodeSlots + firstBlock,
+      firstBlock,
+      blocks: Math.ceil(tokenEnd / blockTokens) - firstBlock,
+      tokenBegin,
+      tokenEnd,
+      sent,
+      windowEnd,
+    });
+  }
+
   #tellDecodeEngine(entry: BatchPart): void {
     const { request, parts } = entry;
     const { traffic, control, staging } = this.#context;
     if (parts.decodeSegments.length === 0 && !entry.last) return;
     control.send(request.assignment.decodeEngine, traffic.name, {
       kind: 'stage',
-      request: request.name,
+      request: request.key,
       stage: request.stage,
       last: entry.last,
       hitBlocks: request.hitBlocks,
@@ -206,79 +222,89 @@ export class PrefillBatch {
       : [counters.arrived()];
   }
 
-  /** The layers, for computing from JavaScript rather than on a device that waits on counters itself. */
-  layers(): BatchLayer[] {
-    const { engine } = this.#context.traffic;
-    const { counters } = this;
-    const resolvers: (() => void)[] = [];
-    const rejecters: ((error: unknown) => void)[] = [];
-    const ready = Array.from({ length: counters.layers }, (_, layer) => {
-      const promise = new Promise<void>((resolve, reject) => {
-        resolvers[layer] = resolve;
-        rejecters[layer] = reject;
-      });
-      promise.catch(() => undefined);
-      return promise;
-    });
-    this.#layerProgram = engine.submit(
-      [{ op: 'bump', steps: counters.layers, waits: this.deviceWaits, event: true }],
-      (layer) => resolvers[layer]!(),
-    );
-    this.#layerProgram.done.catch((error: unknown) => rejecters.forEach((reject) => reject(error)));
-    return ready.map((promise, layer) => ({
-      layer,
-      ready: () => promise,
-      done: () => {
-        engine
-          .submit([{ op: 'bump', signals: [{ counter: counters.computed, value: 1 }] }])
-          .done.catch(() => undefined);
-      },
-    }));
+  /**
+   * The layers, for computing from JavaScript rather than on a device that waits on counters itself. Once a
+   * batch. Leaving the loop before its end gives the batch up; nothing must use the staging by then.
+   */
+  *layers(): Generator<BatchLayer, void, void> {
+    if (this.#layerRun !== undefined) {
+      throw new DualPathError('INVALID_ARGUMENT', 'layers() of a batch was called before; call it once');
+    }
+    const run = new LayerRun(this.#context.traffic.engine, this.counters, this.deviceWaits);
+    this.#layerRun = run;
+    this.holdUntil(run.over);
+    if (this.givenUp) run.giveUp();
+    let whole = false;
+    try {
+      yield* run.layers();
+      whole = true;
+    } finally {
+      if (!whole) {
+        this.abort();
+        run.leave();
+      }
+    }
   }
 
-  /** Gives the batch up: no more is begun; finished resolves once nothing is in flight. Idempotent. */
+  /** Gives the batch up: no more is begun, and its requests may be tried again. Idempotent. */
   abort(): void {
-    if (this.#abort.signal.aborted) return;
-    this.#abort.abort();
+    if (this.#state !== 'running') return;
+    this.#state = 'given up';
     const { engine, name } = this.#context.traffic;
     for (const { program, parts, request } of this.entries) {
       if (program !== undefined) engine.cancel(program);
       if (parts.decodeSegments.length === 0) continue;
       this.#context.control.send(request.assignment.decodeEngine, name, {
         kind: 'stage-abort',
-        request: request.name,
+        request: request.key,
         stage: request.stage,
       });
     }
-    if (this.#layerProgram !== undefined) engine.cancel(this.#layerProgram);
+    this.#layerRun?.giveUp();
+  }
+
+  async #settle(): Promise<void> {
+    await Promise.all(this.entries.map((entry) => this.#run(entry)));
+    if (this.#state === 'running') this.#state = 'settled';
   }
 
   async #finish(): Promise<void> {
-    await Promise.all(this.entries.map((entry) => this.#settle(entry)));
-    await Promise.allSettled(this.#holds);
+    await this.settled;
+    if (this.givenUp) {
+      // Not before: kernels that a device skips raise `computed` too, and what they left would have been sent.
+      // And not at once: whoever has just taken the batch is about to listen.
+      await nextTurn();
+      this.#stop.abort();
+    }
+    await this.#holds.settled();
   }
 
   /** A batch is computed as a whole: where one entry fails, the others end too, and may be tried again. */
-  async #settle(entry: BatchPart): Promise<void> {
-    const { request, parts, program } = entry;
-    const stage = parts.decodeSegments.length > 0 ? request.stageDone(request.stage) : Promise.resolve();
-    const works = [program!.done.then(({ finishedUs }) => finishedUs), stage.then(() => 0)];
+  async #run(entry: BatchPart): Promise<void> {
+    const { request, parts } = entry;
+    const works = [
+      this.#transfer(entry),
+      parts.decodeSegments.length > 0 ? request.stageDone(request.stage).then(() => 0) : Promise.resolve(0),
+    ];
+    this.#tellDecodeEngine(entry);
     for (const work of works) work.catch(() => this.abort());
-    const settled = await Promise.allSettled(works);
-    const failures = settled.flatMap((result) =>
-      result.status === 'rejected' ? [result.reason as unknown] : [],
-    );
+    const failures: unknown[] = [];
+    for (const result of await Promise.allSettled(works)) {
+      if (result.status === 'rejected') failures.push(result.reason);
+    }
     const cause = failures.find((error) => !isCancelled(error)) ?? failures[0];
     entry.outcome = cause === undefined ? { finishedUs: (await works[0])! } : { error: cause };
   }
 
-  /** After finished has settled. */
+  /** @returns when the chunk was complete */
+  async #transfer(entry: BatchPart): Promise<number> {
+    entry.program = this.#context.traffic.engine.submit(this.#program(entry));
+    return (await entry.program.done).finishedUs;
+  }
+
+  /** After finished has resolved. */
   release(): void {
-    const { engine } = this.#context.traffic;
-    for (const entry of this.entries) {
-      entry.staging.release();
-      engine.counters.giveBack(entry.sent, 1);
-    }
+    for (const { staging } of this.entries) staging.release();
     this.counters.release();
   }
 }

@@ -2,34 +2,41 @@
  * A prefill engine: takes requests from the scheduler, reads its side's part of their hits, forms forward
  * batches under the compute quota and hands each layer's KV on to the decode engines (paper, sections 4, 5).
  */
-import type { ControlMessage } from '../control/index.js';
+import type { NativeGeometry } from '../binding/index.js';
+import { requestKey, type ControlMessage } from '../control/index.js';
 import { DualPathError, isDualPathError } from '../errors/index.js';
 import { BlockSpace, stagingGeometry } from '../memory/index.js';
-import { packBatch, type Assignment, type PackedBatch } from '../scheduler/index.js';
+import { packBatch, type Assignment } from '../scheduler/index.js';
 import type { TrafficManager } from '../traffic/index.js';
-import { asError, FetchLoop } from './fetch-loop.js';
+import { EarlyEvents } from './early-events.js';
+import { FetchLoop } from './fetch-loop.js';
 import { Mailbox } from './mailbox.js';
 import type { HitStatistics, PrefillEngineOptions } from './options.js';
 import { isCancelled, PrefillBatch, type BatchContext, type BatchPart } from './prefill-batch.js';
 import { PrefillRequest } from './prefill-request.js';
+import { asError } from './request.js';
+import { Tasks } from './tasks.js';
 
+/** Batches of a request that may be given up though none of their requests is to blame. */
 const maxTries = 3;
-/** Requests whose messages are kept though the request is not known (yet). */
-const maxEarly = 4096;
 
 export class PrefillEngine {
   readonly name: string;
   readonly traffic: TrafficManager;
   /** PE HBM: Layer Blocks of the batches under way. */
   readonly staging: BlockSpace;
+  /** Where a slot's bytes are in PE HBM, and the arena that they are in. */
+  readonly stagingGeometry: NativeGeometry;
   readonly hits: HitStatistics = { requests: 0, promptTokens: 0, hitTokens: 0, lostBlocks: 0 };
   readonly #options: PrefillEngineOptions;
   readonly #context: BatchContext;
   readonly #requests = new Map<string, PrefillRequest>();
+  readonly #early = new EarlyEvents<PrefillRequest>();
   readonly #queue: PrefillRequest[] = [];
   readonly #batches = new Mailbox<PrefillBatch>();
   readonly #inFlight = new Set<PrefillBatch>();
-  readonly #tries = new Map<PrefillRequest, number>();
+  /** Requests until they are queued or have ended. */
+  readonly #accepting = new Tasks();
   readonly #unlisten: () => void;
   readonly #loop: FetchLoop;
   #closing: Promise<void> | undefined;
@@ -42,10 +49,13 @@ export class PrefillEngine {
     this.#options = options;
     const layerwise = options.layerwise ?? true;
     const windowLayers = layerwise ? Math.min(options.windowLayers ?? 4, layout.layers) : layout.layers;
-    this.staging = new BlockSpace(
-      traffic.engine,
-      stagingGeometry(layout, options.stagingBlocks, windowLayers, `${this.name}/staging`),
+    this.stagingGeometry = stagingGeometry(
+      layout,
+      options.stagingBlocks,
+      windowLayers,
+      `${this.name}/staging`,
     );
+    this.staging = new BlockSpace(traffic.engine, this.stagingGeometry);
     this.#context = {
       traffic,
       staging: this.staging,
@@ -55,19 +65,20 @@ export class PrefillEngine {
       freeHits: options.freeHits ?? false,
     };
     this.#unlisten = options.control.listen(this.name, (from, message) => this.#onMessage(from, message));
-    this.#loop = new FetchLoop(
-      options,
-      () => this.#load(),
-      (assignment) => void this.#accept(assignment),
-    );
+    this.#loop = new FetchLoop(options, {
+      load: () => this.#load(),
+      accept: (assignment) => this.#accepting.add(this.#accept(assignment)),
+      failed: (error) => this.#batches.close(asError(error)),
+    });
   }
 
   /**
-   * Forward batches as they are formed; the transfers of each are queued already. Compute layer l when
-   * `batch.deviceWaits` hold (or `layer.ready()` resolves) and say so. One consumer.
+   * Forward batches as they are formed, until the engine is closed; the transfers of each are queued already.
+   * Compute layer l when `batch.deviceWaits` hold and raise `batch.counters.computed`, holding the batch until
+   * the device is through with it (`holdUntil`), or compute from JavaScript (`batch.layers()`). One consumer.
    */
-  batches(): AsyncIterable<PrefillBatch> {
-    return this.#batches;
+  async *batches(): AsyncGenerator<PrefillBatch, void, void> {
+    for await (const batch of this.#batches) if (!batch.givenUp) yield batch;
   }
 
   #load(): { unfinishedRequests: number; unfinishedTokens: number } {
@@ -78,52 +89,38 @@ export class PrefillEngine {
 
   async #accept(assignment: Assignment): Promise<void> {
     if (assignment.prefillEngine !== this.name) return;
-    const tokens = await this.#options.prompts.prompt(assignment.request);
-    const request = new PrefillRequest(assignment, tokens, this.traffic, this.#options.scheduler);
-    this.#requests.set(request.name, request);
-    for (const message of this.#takeEarly(request.name)) request.on(message);
+    const { traffic } = this;
+    const { scheduler, prompts } = this.#options;
+    const request = new PrefillRequest(assignment, traffic, scheduler);
+    this.#requests.set(request.key, request);
+    this.#early.deliver(request.key, request);
     try {
       if (this.#closing !== undefined) throw closedError(this.name);
-      await request.prepare(this.#context.freeHits);
-      this.hits.requests++;
-      this.hits.promptTokens += tokens.length;
-      this.hits.hitTokens += request.cachedTokens;
-      this.hits.lostBlocks += request.lostBlocks;
-      this.#queue.push(request);
-      this.#formBatches();
+      await request.prepare(prompts, this.#context.freeHits);
+      if (request.error !== undefined) throw request.error;
     } catch (error) {
       this.#endRequest(request, asError(error));
+      return;
     }
-  }
-
-  // A decode engine may speak of a request before this engine has fetched it.
-  readonly #early = new Map<string, ControlMessage[]>();
-
-  #takeEarly(request: string): ControlMessage[] {
-    const messages = this.#early.get(request) ?? [];
-    this.#early.delete(request);
-    return messages;
-  }
-
-  #keepEarly(from: string, message: ControlMessage): void {
-    if (message.kind === 'abort') {
-      // Nothing of the request is in flight here, and nothing will be.
-      this.#options.control.send(from, this.name, message);
-    }
-    this.#early.set(message.request, [...(this.#early.get(message.request) ?? []), message]);
-    if (this.#early.size <= maxEarly) return;
-    const [oldest] = this.#early.keys();
-    this.#early.delete(oldest!);
+    this.hits.requests++;
+    this.hits.promptTokens += request.tokens.length;
+    this.hits.hitTokens += request.cachedTokens;
+    this.hits.lostBlocks += request.lostBlocks;
+    this.#queue.push(request);
+    this.#formBatches();
   }
 
   #onMessage(from: string, message: ControlMessage): void {
     const request = this.#requests.get(message.request);
-    if (request === undefined) {
-      this.#keepEarly(from, message);
+    if (request !== undefined) {
+      request.on(message);
+      if (message.kind === 'abort') this.#dropQueued(request);
       return;
     }
-    request.on(message);
-    if (message.kind === 'abort') this.#dropQueued(request);
+    // A decode engine may speak of a request before this engine has been given it.
+    this.#early.keep(message.request, (late) => late.on(message));
+    // Nothing of the request is in flight here, and nothing will be.
+    if (message.kind === 'abort') this.#options.control.send(from, this.name, message);
   }
 
   /** Ends a request that waits; one that prepares or is in a batch is ended by whoever runs it. */
@@ -136,114 +133,130 @@ export class PrefillEngine {
 
   #formBatches(): void {
     while (this.#queue.length > 0 && this.#inFlight.size < (this.#options.maxBatches ?? 2)) {
-      const packed = this.#pack();
-      if (packed === undefined) return;
-      const requests = this.#queue.splice(0, packed.entries.length);
-      const batch = new PrefillBatch(this.#context, requests, packed);
-      this.#inFlight.add(batch);
-      this.#batches.push(batch);
-      void batch.finished.then(() => this.#afterBatch(batch));
+      if (this.#closing !== undefined) return;
+      try {
+        if (!this.#formBatch()) return;
+      } catch (error) {
+        // Too large, or a table is full: batches in flight give back what they have.
+        if (this.#inFlight.size > 0) return;
+        this.#endRequest(this.#queue.shift()!, asError(error));
+      }
     }
   }
 
-  /** The next batch, or undefined while it must wait for staging that a batch in flight holds. */
-  #pack(): PackedBatch | undefined {
+  /** False while the next batch must wait for staging that a batch in flight holds. */
+  #formBatch(): boolean {
     const { layout } = this.traffic;
-    const head = this.#queue[0]!;
-    const wanted = Math.min(layout.blocksFor(head.tokens.length), this.staging.slots);
-    if (this.#inFlight.size > 0 && wanted > this.staging.available) return undefined;
-    const work = this.#queue.map(({ name, cachedTokens, remainingTokens }) => ({
-      request: name,
-      cachedTokens,
-      remainingTokens,
-    }));
-    try {
-      return packBatch(work, this.#options.timeModel, {
-        quotaS: this.#options.quotaS,
-        maxBatchBlocks: this.staging.available,
-        blockTokens: layout.blockTokens,
-        maxRequests: this.#options.maxRequestsPerBatch ?? 64,
-      });
-    } catch (error) {
-      if (!isDualPathError(error, 'REQUEST_TOO_LARGE')) throw error;
-      if (this.#inFlight.size > 0) return undefined;
-      this.#queue.shift();
-      this.#endRequest(head, error);
-      return this.#queue.length > 0 ? this.#pack() : undefined;
-    }
+    const wanted = Math.min(layout.blocksFor(this.#queue[0]!.tokens.length), this.staging.slots);
+    if (this.#inFlight.size > 0 && wanted > this.staging.available) return false;
+    const maxRequests = this.#options.maxRequestsPerBatch ?? 64;
+    const work = this.#queue
+      .slice(0, maxRequests)
+      .map(({ name, cachedTokens, remainingTokens }) => ({ request: name, cachedTokens, remainingTokens }));
+    const packed = packBatch(work, this.#options.timeModel, {
+      quotaS: this.#options.quotaS,
+      maxBatchBlocks: this.staging.available,
+      blockTokens: layout.blockTokens,
+      maxRequests,
+    });
+    const batch = new PrefillBatch(this.#context, this.#queue, packed);
+    this.#queue.splice(0, packed.entries.length);
+    this.#inFlight.add(batch);
+    this.#batches.push(batch);
+    void batch.settled.then(() => this.#afterBatch(batch));
+    void batch.finished.then(() => {
+      batch.release();
+      this.#inFlight.delete(batch);
+      this.#formBatches();
+    });
+    return true;
   }
 
-  #afterBatch(batch: PrefillBatch): void {
-    batch.release();
-    this.#inFlight.delete(batch);
+  #afterBatch({ entries }: PrefillBatch): void {
+    // Where one is to blame it ends, so that the others may try for as long as it takes.
+    const blameless = entries.every(({ request, outcome }) => {
+      return request.error === undefined && ('finishedUs' in outcome! || mayTryAgain(outcome!.error));
+    });
     const again: PrefillRequest[] = [];
-    for (const entry of batch.entries) {
-      if (this.#afterChunk(entry)) again.push(entry.request);
+    for (const entry of entries) {
+      if (this.#afterChunk(entry, blameless)) again.push(entry.request);
     }
     this.#queue.unshift(...again);
     this.#formBatches();
   }
 
   /** True when the request goes back to the head of the queue. */
-  #afterChunk({ request, newTokens, last, outcome }: BatchPart): boolean {
+  #afterChunk({ request, newTokens, last, outcome }: BatchPart, counts: boolean): boolean {
     request.stage++;
-    if (outcome !== undefined && 'finishedUs' in outcome) {
+    if ('finishedUs' in outcome!) {
       request.cachedTokens += newTokens;
+      request.hitsSent = true;
       if (last && request.error === undefined) {
         this.#options.scheduler.complete(request.name, 'prefill', request.assignment.epoch);
         this.#options.onPrefilled?.(request.name, outcome.finishedUs);
         this.#forget(request);
         return false;
       }
+    } else {
+      if (counts) request.tries++;
+      if (!mayTryAgain(outcome!.error) || request.tries > maxTries) request.end(asError(outcome!.error));
     }
-    const tries = (this.#tries.get(request) ?? 0) + 1;
-    const failure = outcome !== undefined && 'error' in outcome ? outcome.error : undefined;
-    if (failure !== undefined) this.#tries.set(request, tries);
-    const retry =
-      request.error === undefined && (failure === undefined || (isCancelled(failure) && tries <= maxTries));
-    if (retry && this.#closing === undefined) return true;
-    this.#endRequest(request, request.error ?? asError(failure ?? closedError(this.name)));
+    if (request.error === undefined) return true;
+    this.#endRequest(request, request.error);
     return false;
   }
 
   /** Ends a request of which nothing is in flight here, and tells the decode engine so. */
-  #endRequest(request: PrefillRequest, error: DualPathError): void {
-    request.end(error);
-    this.#options.control.send(request.assignment.decodeEngine, this.name, {
+  #endRequest(request: PrefillRequest, cause: DualPathError): void {
+    request.end(cause);
+    const { name, key, assignment } = request;
+    const error = request.error!;
+    this.#options.control.send(assignment.decodeEngine, this.name, {
       kind: 'abort',
-      request: request.name,
+      request: key,
       code: error.code,
       message: error.message,
     });
-    this.#options.scheduler.fail(request.name, error, request.assignment.epoch);
     this.#forget(request);
+    this.#options.scheduler.fail(name, error, assignment.epoch);
   }
 
   #forget(request: PrefillRequest): void {
     request.release();
-    this.#requests.delete(request.name);
-    this.#tries.delete(request);
+    this.#requests.delete(request.key);
   }
 
-  /** Ends a request here, on behalf of its user or of the scheduler. Unknown ones are none of its business. */
-  cancel(name: string, error: DualPathError): void {
-    const request = this.#requests.get(name);
-    if (request === undefined) return;
-    request.end(error);
-    this.#dropQueued(request);
+  /**
+   * Ends a request here, on behalf of its user or of the scheduler; one that has ended is none of its business.
+   * A batch that has it runs on.
+   * @param epoch of its assignment: then one that this engine has not been given yet is ended when it comes
+   */
+  cancel(name: string, error: DualPathError, epoch?: number): void {
+    let found = false;
+    for (const request of this.#requests.values()) {
+      if (request.name !== name || (epoch !== undefined && request.assignment.epoch !== epoch)) continue;
+      found = true;
+      request.end(error);
+      this.#dropQueued(request);
+    }
+    if (found || epoch === undefined) return;
+    this.#early.keep(requestKey({ request: name, epoch }), (late) => late.end(error));
   }
 
   /** A decode engine is gone for good: its requests end, as if it had said so. */
   peerLost(decodeEngine: string): void {
     this.traffic.forgetPeer(decodeEngine);
-    for (const { name, assignment } of this.#requests.values()) {
+    for (const { key, assignment } of this.#requests.values()) {
       if (assignment.decodeEngine !== decodeEngine) continue;
       const message = `decode engine '${decodeEngine}' was lost`;
-      this.#onMessage(decodeEngine, { kind: 'abort', request: name, code: 'PEER_LOST', message });
+      this.#onMessage(decodeEngine, { kind: 'abort', request: key, code: 'PEER_LOST', message });
     }
   }
 
-  /** Every request ends (CLOSED), peers no longer reach this engine's memory, then memory goes. Idempotent. */
+  /**
+   * Every request ends (CLOSED), peers no longer reach this engine's memory, then memory goes. Does not wait
+   * for a device: it hears of the end by the signals of its batches. Idempotent.
+   */
   close(): Promise<void> {
     this.#closing ??= this.#close();
     return this.#closing;
@@ -252,17 +265,27 @@ export class PrefillEngine {
   async #close(): Promise<void> {
     await this.#loop.stop();
     const error = closedError(this.name);
-    for (const request of this.#queue.splice(0)) this.#endRequest(request, error);
-    for (const request of this.#requests.values()) request.end(error);
+    for (const request of this.#requests.values()) {
+      request.end(error);
+      this.#dropQueued(request);
+    }
     for (const batch of this.#inFlight) batch.abort();
     this.#batches.close();
     await this.traffic.close();
+    for (const request of this.#requests.values()) request.peerStopped(error);
+    await Promise.all([...this.#inFlight].map(({ settled }) => settled));
+    await this.#accepting.settled();
     this.#unlisten();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
   }
+}
+
+/** The batch was given up, or a ring was full: no fault of the request's. */
+function mayTryAgain(error: unknown): boolean {
+  return isCancelled(error) || isDualPathError(error, 'CAPACITY_EXHAUSTED');
 }
 
 function closedError(name: string): DualPathError {

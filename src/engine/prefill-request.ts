@@ -1,28 +1,29 @@
 /** One request on its prefill engine, from assignment until its prompt is complete at the decode engine. */
 import type { ControlMessage } from '../control/index.js';
-import { DualPathError, isDualPathError } from '../errors/index.js';
+import { DualPathError } from '../errors/index.js';
 import { readBlocks } from '../flow/index.js';
 import type { BlockList } from '../memory/index.js';
 import type { Assignment, SchedulerClient } from '../scheduler/index.js';
 import { KeyChain, type TrafficManager } from '../traffic/index.js';
-import { ProgramError, type Program } from '../transfer/index.js';
+import type { Program } from '../transfer/index.js';
 import { Deferred } from './deferred.js';
+import type { PromptSource } from './options.js';
+import { blocksRead, EngineRequest } from './request.js';
 
 type DecodeReady = Extract<ControlMessage, { kind: 'decode-ready' }>;
 
-export class PrefillRequest {
-  readonly assignment: Assignment;
-  readonly tokens: Uint32Array;
+export class PrefillRequest extends EngineRequest {
   readonly #traffic: TrafficManager;
   readonly #scheduler: SchedulerClient;
   readonly #decodeReady = new Deferred<DecodeReady>();
   readonly #decodeRead = new Deferred<number>();
-  readonly #stagesDone = new Map<number, Deferred<void>>();
+  /** Stages that the decode engine may be sending for. */
+  readonly #stages = new Map<number, Deferred<void>>();
   #chain: KeyChain | undefined;
   #buffer: BlockList | undefined;
   #reading: Program | undefined;
-  /** Why the request ends early. */
-  error: DualPathError | undefined;
+  /** Why nothing of the decode engine's is in flight here any more, nor will be. */
+  #peerStopped: DualPathError | undefined;
 
   // Known once prepare() has resolved.
   hitBlocks = 0;
@@ -36,22 +37,17 @@ export class PrefillRequest {
 
   // Moved on by the batches.
   cachedTokens = 0;
+  /** Batches so far, given up or not: each names its messages by it. */
   stage = 0;
+  /** The hits of this side have reached the DE buffer. */
+  hitsSent = false;
+  /** Batches that were given up. */
+  tries = 0;
 
-  constructor(
-    assignment: Assignment,
-    tokens: Uint32Array,
-    traffic: TrafficManager,
-    scheduler: SchedulerClient,
-  ) {
-    this.assignment = assignment;
-    this.tokens = tokens;
+  constructor(assignment: Assignment, traffic: TrafficManager, scheduler: SchedulerClient) {
+    super(assignment);
     this.#traffic = traffic;
     this.#scheduler = scheduler;
-  }
-
-  get name(): string {
-    return this.assignment.request;
   }
 
   get remainingTokens(): number {
@@ -62,59 +58,42 @@ export class PrefillRequest {
     return this.#buffer?.offset ?? 0;
   }
 
-  /**
-   * Reads this side's part of the hits and waits for the decode engine's part. A block that cannot be read
-   * ends the hits there: the rest is computed, nothing wrong is ever served.
-   */
-  async prepare(freeHits: boolean): Promise<void> {
+  /** Reads this side's part of the hits and waits for the decode engine's part. */
+  async prepare(prompts: PromptSource, freeHits: boolean): Promise<void> {
     const { assignment } = this;
-    const blocks = assignment.prefillReadBlocks;
-    this.#chain = await KeyChain.hash(this.#traffic.engine, this.#traffic.layout, this.tokens, freeHits);
-    let arrived = 0;
-    if (blocks > 0) {
-      const { buffer } = this.#traffic;
-      this.#buffer = await buffer.take(blocks);
-      this.#throwIfEnding();
-      arrived = await this.#read(
-        readBlocks({
-          geometry: buffer.geometry,
-          keys: this.#chain.offset,
-          slots: this.#buffer.offset,
-          blocks,
-        }),
-        blocks,
-      );
-    }
+    const { engine, layout } = this.#traffic;
+    await this.fetchPrompt(prompts, layout);
+    this.#chain = await KeyChain.hash(engine, layout, this.tokens, freeHits);
+    const arrived = await this.#read(this.#chain, assignment.prefillReadBlocks);
     this.#scheduler.complete(this.name, 'prefill-read', assignment.epoch);
     this.decode = await this.#decodeReady.promise;
     const decodeBlocks = await this.#decodeRead.promise;
-    this.#throwIfEnding();
-    this.hitBlocks = freeHits ? this.#chain.hitBlocks : arrived < blocks ? arrived : blocks + decodeBlocks;
-    this.lostBlocks = freeHits ? 0 : blocks + assignment.decodeReadBlocks - this.hitBlocks;
-    this.cachedTokens = this.hitBlocks * this.#traffic.layout.blockTokens;
+    this.throwIfEnding();
+    const asked = assignment.prefillReadBlocks + assignment.decodeReadBlocks;
+    // Blocks count from the first: where the prefill side's part ends early, the decode side's is of no use.
+    const stored = arrived < assignment.prefillReadBlocks ? arrived : arrived + decodeBlocks;
+    this.lostBlocks = asked - stored;
+    // One token is always computed: without it there is no next token.
+    const most = layout.fullBlocksFor(this.tokens.length - 1);
+    this.hitBlocks = freeHits ? this.#chain.hitBlocks : Math.min(stored, most);
+    this.cachedTokens = this.hitBlocks * layout.blockTokens;
     this.peer = this.#traffic.peer(assignment.decodeEngine);
     const { slots } = this.decode;
-    this.decodeSlots = this.#traffic.engine.slotTable.take(slots.length);
+    this.decodeSlots = engine.slotTable.take(slots.length);
     this.decodeSlotCount = slots.length;
-    this.#traffic.engine.setSlots(this.decodeSlots, slots);
+    engine.setSlots(this.decodeSlots, slots);
   }
 
-  async #read(descriptor: ReturnType<typeof readBlocks>, blocks: number): Promise<number> {
-    this.#reading = this.#traffic.engine.submit([descriptor]);
-    try {
-      await this.#reading.done;
-      return blocks;
-    } catch (error) {
-      const lost = isDualPathError(error, 'BAD_BLOCK') || isDualPathError(error, 'STORAGE_IO');
-      if (lost && error instanceof ProgramError && error.failedBlock !== undefined) return error.failedBlock;
-      throw error;
-    } finally {
-      this.#reading = undefined;
-    }
-  }
-
-  #throwIfEnding(): void {
-    if (this.error !== undefined) throw this.error;
+  async #read(chain: KeyChain, blocks: number): Promise<number> {
+    if (blocks === 0) return 0;
+    const { engine, buffer } = this.#traffic;
+    this.#buffer = await buffer.take(blocks, this.signal);
+    this.throwIfEnding();
+    const slots = this.#buffer.offset;
+    this.#reading = engine.submit([
+      readBlocks({ geometry: buffer.geometry, keys: chain.offset, slots, blocks }),
+    ]);
+    return await blocksRead(this.#reading.done, blocks);
   }
 
   /** Messages of the decode engine about this request. */
@@ -128,16 +107,17 @@ export class PrefillRequest {
         break;
       case 'stage-done': {
         const { error } = message;
-        const slot = this.#stageSlot(message.stage);
-        if (error === undefined) slot.resolve();
-        else slot.reject(new DualPathError(error.code, error.message));
+        const stage = this.#stages.get(message.stage);
+        if (error === undefined) stage?.resolve();
+        else stage?.reject(new DualPathError(error.code, error.message));
         break;
       }
-      case 'abort':
-        this.end(new DualPathError(message.code, message.message));
-        // The decode engine has stopped: nothing of its is in flight here.
-        for (const stage of this.#stagesDone.values()) stage.reject(this.error);
+      case 'abort': {
+        const error = new DualPathError(message.code, message.message);
+        this.end(error);
+        this.peerStopped(error);
         break;
+      }
       case 'stage':
       case 'stage-abort':
         throw new DualPathError(
@@ -149,22 +129,22 @@ export class PrefillRequest {
 
   /** Resolves when nothing of the decode engine's is in flight into the stage's staging. */
   stageDone(stage: number): Promise<void> {
-    return this.#stageSlot(stage).promise;
+    const done = new Deferred<void>();
+    this.#stages.set(stage, done);
+    if (this.#peerStopped !== undefined) done.reject(this.#peerStopped);
+    const forget = (): boolean => this.#stages.delete(stage);
+    done.promise.then(forget, forget);
+    return done.promise;
   }
 
-  #stageSlot(stage: number): Deferred<void> {
-    let slot = this.#stagesDone.get(stage);
-    if (slot === undefined) {
-      slot = new Deferred<void>();
-      this.#stagesDone.set(stage, slot);
-    }
-    return slot;
+  /** Nothing of the decode engine's is in flight here: it has said so, or can no longer reach this engine. */
+  peerStopped(error: DualPathError): void {
+    this.#peerStopped ??= error;
+    for (const stage of this.#stages.values()) stage.reject(error);
   }
 
-  /** The request is to end with `error`: what it waits for and reads is given up; a batch that has it runs on. */
-  end(error: DualPathError): void {
-    if (this.error !== undefined) return;
-    this.error = error;
+  /** What it waits for and reads is given up; a batch that has it runs on. */
+  protected override onEnd(error: DualPathError): void {
     this.#decodeReady.reject(error);
     this.#decodeRead.reject(error);
     if (this.#reading !== undefined) this.#traffic.engine.cancel(this.#reading);

@@ -4,6 +4,7 @@
  *   arrive[l]   additive: one for each piece of hit KV of layer l that has reached the staging
  *   free[l]     additive: one for each piece of layer l that has left the staging
  *   computed    in order: layers computed
+ *   sent(r)     additive: one for each piece of a layer of request r that has left
  *
  * A layer is computed when arrive[l] = pieces in; its staging is used again when free[l] = pieces out.
  * Without layerwise prefill (Basic) one counter stands for all layers: compute starts when everything has
@@ -18,20 +19,33 @@ export class BatchCounters {
   readonly arrive: number;
   readonly free: number;
   readonly computed: number;
+  readonly #count: number;
   /** Pieces of hit KV a layer, all requests of the batch together. */
   piecesIn = 0;
   /** Pieces a layer that leave for DE buffers. */
   piecesOut = 0;
   readonly #engine: TransferEngine;
 
-  constructor(engine: TransferEngine, layers: number, windowLayers: number, layerwise: boolean) {
+  /** @param requests of the batch: each has a counter of its own */
+  constructor(
+    engine: TransferEngine,
+    layers: number,
+    windowLayers: number,
+    layerwise: boolean,
+    requests = 0,
+  ) {
     this.#engine = engine;
     this.layers = layers;
     this.windowLayers = Math.min(windowLayers, layers);
     this.layerwise = layerwise;
-    this.arrive = engine.takeCounters(2 * layers + 1);
+    this.#count = 2 * layers + 1 + requests;
+    this.arrive = engine.takeCounters(this.#count);
     this.free = this.arrive + layers;
     this.computed = this.free + layers;
+  }
+
+  sent(request: number): number {
+    return this.computed + 1 + request;
   }
 
   get arriveStep(): 0 | 1 {
@@ -63,6 +77,6 @@ export class BatchCounters {
   }
 
   release(): void {
-    this.#engine.counters.giveBack(this.arrive, 2 * this.layers + 1);
+    this.#engine.counters.giveBack(this.arrive, this.#count);
   }
 }

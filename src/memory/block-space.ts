@@ -1,6 +1,6 @@
 /** A geometry of one engine and who holds which of its slots: a bounded pool, lists at a time. */
 import { DualPathError } from '../errors/index.js';
-import type { NativeBlockPool, NativeGeometry } from '../binding/index.js';
+import { callNative, type NativeBlockPool, type NativeGeometry } from '../binding/index.js';
 import type { TransferEngine } from '../transfer/index.js';
 
 /** Slots held by one owner; `offset` is where their numbers stand in the engine's slot table. */
@@ -20,13 +20,14 @@ export class BlockList {
    * that does, and for memory that a peer writes after the peer's word. Idempotent.
    */
   release(): void {
-    this.#space?.giveBack(this);
+    const space = this.#space;
     this.#space = undefined;
+    space?.giveBack(this);
   }
 }
 
 interface Waiter {
-  count: number;
+  readonly count: number;
   resolve(list: BlockList): void;
   reject(error: unknown): void;
 }
@@ -47,6 +48,9 @@ export class BlockSpace {
     this.geometry = engine.addGeometry(geometry);
     this.#pool = engine.pool(geometry.slots);
     this.#lowest = geometry.slots;
+    engine.onClose(() => {
+      for (const waiter of this.#waiters.splice(0)) waiter.reject(this.#closed());
+    });
   }
 
   get available(): number {
@@ -58,17 +62,26 @@ export class BlockSpace {
     return this.slots - this.#lowest;
   }
 
-  /** The slots now, or undefined when there are too few (or others wait). */
+  /** The slots now, or undefined when there are too few (or others wait). @throws INVALID_ARGUMENT, CLOSED */
   tryTake(count: number): BlockList | undefined {
+    if (!Number.isSafeInteger(count) || count < 0) {
+      throw new DualPathError(
+        'INVALID_ARGUMENT',
+        `${count} blocks asked of '${this.engine.name}'; a whole number from 0 to ${this.slots} is needed`,
+        { blocks: String(count), limit_blocks: this.slots },
+      );
+    }
+    if (this.engine.closed) throw this.#closed();
     return this.#waiters.length > 0 ? undefined : this.#take(count);
   }
 
   /**
    * The slots as soon as there are enough, first come first served.
-   * @throws REQUEST_TOO_LARGE when there can never be enough, CANCELLED by the signal
+   * @throws REQUEST_TOO_LARGE when there can never be enough, CANCELLED by the signal, CLOSED with the engine,
+   * INVALID_ARGUMENT
    */
   async take(count: number, signal?: AbortSignal): Promise<BlockList> {
-    signal?.throwIfAborted();
+    if (signal?.aborted === true) throw cancelled(signal);
     if (count > this.slots) {
       throw new DualPathError(
         'REQUEST_TOO_LARGE',
@@ -83,27 +96,33 @@ export class BlockSpace {
         waiting: this.#waiters.length,
       });
     }
-    return await new Promise<BlockList>((resolve, reject) => {
-      const waiter: Waiter = { count, resolve, reject };
-      const onAbort = (): void => {
-        this.#waiters.splice(this.#waiters.indexOf(waiter), 1);
-        reject(
-          new DualPathError('CANCELLED', 'cancelled while waiting for blocks', {}, { cause: signal?.reason }),
-        );
-        this.#serve();
-      };
-      signal?.addEventListener('abort', onAbort, { once: true });
-      waiter.resolve = (list) => {
-        signal?.removeEventListener('abort', onAbort);
-        resolve(list);
-      };
-      this.#waiters.push(waiter);
-    });
+    return await this.#wait(count, signal);
+  }
+
+  async #wait(count: number, signal: AbortSignal | undefined): Promise<BlockList> {
+    let onAbort: (() => void) | undefined;
+    try {
+      return await new Promise<BlockList>((resolve, reject) => {
+        const waiter: Waiter = { count, resolve, reject };
+        this.#waiters.push(waiter);
+        if (signal === undefined) return;
+        onAbort = (): void => {
+          const at = this.#waiters.indexOf(waiter);
+          if (at < 0) return; // served already
+          this.#waiters.splice(at, 1);
+          reject(cancelled(signal));
+          this.#serve();
+        };
+        signal.addEventListener('abort', onAbort);
+      });
+    } finally {
+      if (onAbort !== undefined) signal?.removeEventListener('abort', onAbort);
+    }
   }
 
   /** For BlockList. */
   giveBack(list: BlockList): void {
-    this.#pool.giveBack(list.offset, list.count);
+    callNative(() => this.#pool.giveBack(list.offset, list.count));
     this.engine.slotTable.giveBack(list.offset, list.count);
     this.#serve();
   }
@@ -111,17 +130,37 @@ export class BlockSpace {
   #take(count: number): BlockList | undefined {
     if (count > this.#pool.available()) return undefined;
     const offset = this.engine.slotTable.take(count);
-    this.#pool.take(offset, count);
+    callNative(() => this.#pool.take(offset, count));
     this.#lowest = Math.min(this.#lowest, this.#pool.available());
     return new BlockList(this, offset, count);
   }
 
+  /** Whoever gives slots back must not hear of another's failure: that goes to the one who waits. */
   #serve(): void {
     for (let head = this.#waiters[0]; head !== undefined; head = this.#waiters[0]) {
-      const list = this.#take(head.count);
-      if (list === undefined) return;
+      try {
+        const list = this.#take(head.count);
+        if (list === undefined) return;
+        head.resolve(list);
+      } catch (error) {
+        head.reject(error);
+      }
       this.#waiters.shift();
-      head.resolve(list);
     }
   }
+
+  #closed(): DualPathError {
+    return new DualPathError('CLOSED', `engine '${this.engine.name}' has been closed`);
+  }
+}
+
+function cancelled(signal: AbortSignal): DualPathError {
+  return new DualPathError(
+    'CANCELLED',
+    'cancelled by the caller before its blocks were taken',
+    {},
+    {
+      cause: signal.reason,
+    },
+  );
 }

@@ -1,10 +1,26 @@
 /** Where blocks lie in a region: three layouts of our own; an engine's paged memory is a fourth, adopted. */
 import type { NativeGeometry } from '../binding/index.js';
+import { DualPathError } from '../errors/index.js';
 import type { BlockLayout } from '../layout/index.js';
 import { Arena } from './arena.js';
 
 const cacheLine = 64;
 const roundUp = (value: number, unit: number): number => Math.ceil(value / unit) * unit;
+
+/** What an arena holds at most: io_uring registers no more as one buffer. */
+const maxArenaBytes = 2 ** 30;
+
+/** @throws INVALID_ARGUMENT unless one arena holds the slots. */
+function checkSlots(slots: number, bytesPerSlot: number, name: string): void {
+  const most = Math.floor(maxArenaBytes / bytesPerSlot);
+  if (Number.isSafeInteger(slots) && slots >= 1 && slots <= most) return;
+  throw new DualPathError(
+    'INVALID_ARGUMENT',
+    `'${name}': ${slots} blocks of ${bytesPerSlot} bytes each; 1 to ${most} fit its arena of at most ` +
+      `${maxArenaBytes} bytes: ask for as many, or use several engines for more`,
+    { name, blocks: String(slots), block_bytes: bytesPerSlot, limit_blocks: most },
+  );
+}
 
 type Layers = NativeGeometry['layers'];
 
@@ -34,6 +50,7 @@ export function bufferGeometry(
   slots: number,
   name: string,
 ): NativeGeometry {
+  checkSlots(slots, file.fileBytes, name);
   const arena = new Arena({ name, bytes: slots * file.fileBytes });
   return {
     arena: arena.handle,
@@ -58,6 +75,7 @@ export function stagingGeometry(
 ): NativeGeometry {
   const stride = roundUp(layout.maxLayerBlockBytes, cacheLine);
   const window = Math.min(windowLayers, layout.layers);
+  checkSlots(slots, stride * window, name);
   const arena = new Arena({ name, bytes: stride * slots * window, emulatedHbm: true });
   return {
     arena: arena.handle,
@@ -72,6 +90,7 @@ export function stagingGeometry(
 /** DE HBM: whole sequences, a slot holds every layer of a block. */
 export function sequenceGeometry(layout: BlockLayout, slots: number, name: string): NativeGeometry {
   const stride = slotBytes.sequence(layout);
+  checkSlots(slots, stride, name);
   const arena = new Arena({ name, bytes: stride * slots, emulatedHbm: true });
   return {
     arena: arena.handle,

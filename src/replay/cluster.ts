@@ -7,7 +7,13 @@ import { slotBytes } from '../memory/index.js';
 import { LocalScheduler, type EngineCapacity, type RequestFailure } from '../scheduler/index.js';
 import { BlockStore } from '../storage/index.js';
 import { TrafficManager, type LinkOptions } from '../traffic/index.js';
-import { decodeSpareBlocks, modePlans, type ClusterOptions, type ReplayMode } from './options.js';
+import {
+  decodeSpareBlocks,
+  modePlans,
+  type ClusterOptions,
+  type ModePlan,
+  type ReplayMode,
+} from './options.js';
 
 /** Arenas are at most 1 GiB. */
 const maxArenaBytes = 1 << 30;
@@ -28,6 +34,7 @@ export class Cluster {
   readonly decode: { readonly node: string; readonly engine: DecodeEngine; readonly gpu: EmulatedGpu }[] = [];
   /** Looks prompts up for the scheduler; moves nothing. */
   readonly front: TrafficManager;
+  readonly #managers: TrafficManager[] = [];
 
   private constructor(store: BlockStore, scheduler: LocalScheduler) {
     this.store = store;
@@ -35,14 +42,15 @@ export class Cluster {
     this.front = new TrafficManager({ name: 'front', layout: store.layout, store, bufferBlocks: 1 });
   }
 
-  static open(
+  /** What was opened is closed again when something cannot be. */
+  static async open(
     options: ClusterOptions,
     mode: ReplayMode,
     prompts: PromptSource,
     lanes: number,
     onPrefilled: (request: string, finishedUs: number) => void,
     onFailure: (failure: RequestFailure) => void,
-  ): Cluster {
+  ): Promise<Cluster> {
     const { layout } = options;
     const plan = modePlans[mode];
     const store = BlockStore.open({ path: options.storePath, layout });
@@ -60,39 +68,51 @@ export class Cluster {
       onFailure,
     );
     const cluster = new Cluster(store, scheduler);
-    for (const { engine, node, role } of capacities(options, sizes)) {
-      const traffic = new TrafficManager({
-        name: engine,
-        layout,
-        store,
-        bufferBlocks: role === 'prefill' ? sizes.prefillBuffer : sizes.decodeBuffer,
-        links: linksOf(options, node, engine),
-      });
-      const common = {
-        traffic,
-        scheduler,
-        group: engine,
-        control: cluster.control,
-        prompts,
-        freeHits: plan.freeHits,
-      };
-      if (role === 'prefill') {
-        const prefill = new PrefillEngine({
-          ...common,
-          stagingBlocks: sizes.staging,
-          windowLayers: options.windowLayers,
-          layerwise: plan.layerwise,
-          timeModel: options.timeModel,
-          quotaS: options.quotaS,
-          onPrefilled,
-        });
-        cluster.prefill.push({ node, engine: prefill, gpu: new EmulatedGpu(traffic.engine) });
-      } else {
-        const decode = new DecodeEngine({ ...common, hbmBlocks: sizes.decodeHbm });
-        cluster.decode.push({ node, engine: decode, gpu: new EmulatedGpu(traffic.engine, lanes) });
+    try {
+      for (const capacity of capacities(options, sizes)) {
+        cluster.#add(options, plan, capacity, sizes, prompts, lanes, onPrefilled);
       }
+    } catch (error) {
+      await cluster.close();
+      throw error;
     }
     return cluster;
+  }
+
+  #add(
+    options: ClusterOptions,
+    plan: ModePlan,
+    { engine, node, role }: EngineCapacity,
+    sizes: Sizes,
+    prompts: PromptSource,
+    lanes: number,
+    onPrefilled: (request: string, finishedUs: number) => void,
+  ): void {
+    const traffic = new TrafficManager({
+      name: engine,
+      layout: options.layout,
+      store: this.store,
+      bufferBlocks: role === 'prefill' ? sizes.prefillBuffer : sizes.decodeBuffer,
+      links: linksOf(options, node, engine),
+    });
+    this.#managers.push(traffic);
+    const { control, scheduler } = this;
+    const common = { traffic, scheduler, group: engine, control, prompts, freeHits: plan.freeHits };
+    if (role === 'decode') {
+      const decode = new DecodeEngine({ ...common, hbmBlocks: sizes.decodeHbm });
+      this.decode.push({ node, engine: decode, gpu: new EmulatedGpu(traffic.engine, lanes) });
+      return;
+    }
+    const prefill = new PrefillEngine({
+      ...common,
+      stagingBlocks: sizes.staging,
+      windowLayers: options.windowLayers,
+      layerwise: plan.layerwise,
+      timeModel: options.timeModel,
+      quotaS: options.quotaS,
+      onPrefilled,
+    });
+    this.prefill.push({ node, engine: prefill, gpu: new EmulatedGpu(traffic.engine) });
   }
 
   /** Ends a request at both its engines. */
@@ -109,7 +129,7 @@ export class Cluster {
     const engines = [...this.prefill, ...this.decode];
     await Promise.all(engines.map(({ engine }) => engine.close()));
     for (const { gpu } of engines) gpu.close();
-    await this.front.close();
+    await Promise.all([...this.#managers, this.front].map((traffic) => traffic.close()));
   }
 }
 

@@ -46,6 +46,8 @@ export interface ClusterOptions {
   readonly quotaS: number;
   /** Modelled time of one decode step, whatever the batch. */
   readonly decodeStepS: number;
+  /** Sessions that run at once; the others wait. Infinity: all. */
+  readonly concurrency: number;
   /** A directory that the run makes and removes. */
   readonly storePath: string;
   readonly seed: number;

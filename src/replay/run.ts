@@ -37,6 +37,7 @@ export async function replayMode(
 ): Promise<ModeResult> {
   const run = new ReplayRun(workload, options, mode, hooks);
   try {
+    await run.open();
     return await run.run();
   } finally {
     await run.close();
@@ -50,23 +51,29 @@ class ReplayRun {
   readonly #hooks: ReplayHooks;
   readonly #running = new Map<string, Running>();
   readonly #turns: TurnRecord[] = [];
-  readonly #cluster: Cluster;
-  readonly #devices: Promise<void>[];
+  readonly #options: ClusterOptions;
+  #cluster!: Cluster;
+  #devices: Promise<void>[] = [];
   #persistError: DualPathError | undefined;
 
   constructor(workload: Workload, options: ClusterOptions, mode: ReplayMode, hooks: ReplayHooks) {
     this.#workload = workload;
     this.#mode = mode;
+    this.#options = options;
     this.#hooks = hooks;
-    const lanes = Math.min(workload.sessions.length, maxLanes);
-    const { freeHits } = modePlans[mode];
+  }
+
+  async open(): Promise<void> {
+    const options = this.#options;
+    const lanes = Math.min(this.#workload.sessions.length, maxLanes);
+    const { freeHits } = modePlans[this.#mode];
     const prompts = {
       prompt: (request: string): Uint32Array => this.#of(request).prompt,
       maxNewTokens: (request: string): number => this.#of(request).reply.length,
     };
-    this.#cluster = Cluster.open(
+    this.#cluster = await Cluster.open(
       options,
-      mode,
+      this.#mode,
       prompts,
       lanes,
       (request, finishedUs) => {
@@ -98,7 +105,7 @@ class ReplayRun {
         ),
       ),
     ];
-    hooks.onCluster?.(this.#cluster);
+    this.#hooks.onCluster?.(this.#cluster);
   }
 
   #of(request: string): Running {
@@ -142,7 +149,12 @@ class ReplayRun {
     signal?.addEventListener('abort', onAbort, { once: true });
     if (signal?.aborted === true) onAbort();
     const isOver = (): boolean => failed !== undefined;
-    await Promise.all(this.#workload.sessions.map((session) => this.#session(session, isOver).catch(stop)));
+    const waiting = this.#workload.sessions.values();
+    const lane = async (): Promise<void> => {
+      for (const session of waiting) await this.#session(session, isOver).catch(stop);
+    };
+    const lanes = Math.min(this.#options.concurrency, this.#workload.sessions.length);
+    await Promise.all(Array.from({ length: lanes }, lane));
     signal?.removeEventListener('abort', onAbort);
     if (failed !== undefined) throw failed;
   }
@@ -205,7 +217,7 @@ class ReplayRun {
   }
 
   async close(): Promise<void> {
-    await this.#cluster.close();
+    await (this.#cluster as Cluster | undefined)?.close();
     await Promise.allSettled(this.#devices);
   }
 }

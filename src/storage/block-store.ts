@@ -2,9 +2,10 @@
  * The block store: one directory of Full Blocks keyed by a chain over everything before them, so it is the
  * paper's trie. Hashing, look-up and files are native (native/store); bytes move by an engine's programs.
  */
-import { mkdirSync } from 'node:fs';
-import { dirname } from 'node:path';
+import { existsSync, mkdirSync } from 'node:fs';
+import { dirname, resolve } from 'node:path';
 import { callNative, native, type NativeStore, type NativeStoreStatistics } from '../binding/index.js';
+import { DualPathError } from '../errors/index.js';
 import type { BlockLayout } from '../layout/index.js';
 
 export interface BlockStoreOptions {
@@ -35,7 +36,7 @@ export class BlockStore {
   /** @throws STORE_MISMATCH when the directory holds blocks of another layout, STORAGE_IO, NO_SPACE */
   static open(options: BlockStoreOptions): BlockStore {
     const { layout, path, salt, indexCapacity } = options;
-    mkdirSync(dirname(path), { recursive: true });
+    makeParents(path);
     const handle = callNative(
       () =>
         new (native().Store)({
@@ -51,5 +52,27 @@ export class BlockStore {
 
   statistics(): NativeStoreStatistics {
     return this.handle.statistics();
+  }
+}
+
+/** Not mkdirSync's `recursive`: that never returns where mkdir says ENOENT for ever, as below /proc. */
+function makeParents(path: string): void {
+  const missing: string[] = [];
+  for (let at = dirname(resolve(path)); !existsSync(at); at = dirname(at)) missing.push(at);
+  for (const parent of missing.reverse()) {
+    try {
+      mkdirSync(parent);
+    } catch (cause) {
+      const { code = '', errno = 0 } = cause as NodeJS.ErrnoException;
+      if (code === 'EEXIST') continue; // another process was quicker
+      const full = code === 'ENOSPC' || code === 'EDQUOT';
+      throw new DualPathError(
+        full ? 'NO_SPACE' : 'STORAGE_IO',
+        `block store ${path}: its parent directory ${parent} cannot be made (${code}); ` +
+          (full ? 'free some space there or choose another directory' : 'check the path and its permissions'),
+        { path, parent, errno: -errno },
+        { cause },
+      );
+    }
   }
 }

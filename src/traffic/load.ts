@@ -1,9 +1,11 @@
 /** Stored blocks into paged memory: storage -> buffer -> the engine's slots, a layer at a time. */
 import { DualPathError, isDualPathError } from '../errors/index.js';
 import { readBlocks } from '../flow/index.js';
-import type { BlockList } from '../memory/index.js';
-import { ProgramError, type Program } from '../transfer/index.js';
+import { ProgramError, type LayersDescriptor } from '../transfer/index.js';
+import { checkRange } from './check.js';
 import type { KeyChain } from './key-chain.js';
+import { LayerProgress } from './layer-progress.js';
+import { settle } from './settle.js';
 import type { TrafficManager } from './traffic-manager.js';
 
 export interface LoadOptions {
@@ -14,6 +16,12 @@ export interface LoadOptions {
   /** Geometry of the engine's memory (from adopt()), and the slot of each block there. */
   readonly geometry: number;
   readonly blockTable: ArrayLike<number>;
+  /**
+   * Counter of the engine (engine.takeCounters), at zero: it stands at the number of leading layers that have
+   * arrived, so that a device can wait for layer l with no JavaScript in between. A load that fails, and one of
+   * no blocks, leaves it where it is.
+   */
+  readonly layerCounter?: number;
   readonly signal?: AbortSignal;
 }
 
@@ -22,7 +30,7 @@ export interface LoadResult {
   readonly bytes: number;
 }
 
-/** A load that failed says from which block on nothing arrived: recompute from there. */
+/** A load that failed. Blocks before `failedFromBlock` are in the engine's memory; recompute from there. */
 export class LoadError extends DualPathError {
   readonly failedFromBlock: number;
   readonly blocks: number;
@@ -30,7 +38,7 @@ export class LoadError extends DualPathError {
   constructor(cause: DualPathError, failedFromBlock: number, blocks: number) {
     super(
       cause.code,
-      `${cause.message}; blocks ${failedFromBlock} to ${blocks - 1} did not arrive: recompute them`,
+      `${cause.message}; blocks from ${failedFromBlock} on, of ${blocks}, did not arrive: recompute them`,
       { ...cause.details, failed_from_block: failedFromBlock, blocks },
       { cause },
     );
@@ -39,112 +47,132 @@ export class LoadError extends DualPathError {
   }
 }
 
-interface LayerWaiter {
-  layers: number;
-  resolve(): void;
-  reject(error: unknown): void;
+/** Where a load's lists stand in the engine's slot table. */
+interface Lists {
+  readonly buffer: number;
+  readonly target: number;
 }
 
 export class LoadOperation {
   /** Ends with the whole load; rejects with LoadError. After it nothing writes the engine's slots. */
   readonly done: Promise<LoadResult>;
-  readonly #waiters: LayerWaiter[] = [];
-  #layersReady = 0;
+  readonly #manager: TrafficManager;
+  readonly #options: LoadOptions;
+  readonly #blocks: number;
+  readonly #progress = new LayerProgress();
 
   constructor(manager: TrafficManager, options: LoadOptions) {
-    this.done = this.#run(manager, options);
+    this.#manager = manager;
+    this.#options = options;
+    this.#blocks = options.blocks ?? options.chain.hitBlocks;
+    this.done = this.#run();
     this.done.then(
-      () => this.#advance(Number.POSITIVE_INFINITY),
-      (error: unknown) => this.#fail(error),
+      () => this.#progress.complete(),
+      (error: unknown) => this.#progress.fail(error),
     );
   }
 
-  /** Resolves when layers 0 to `layer` are in the engine's memory. */
+  /** Resolves when layers 0 to `layer` are in the engine's memory; rejects as `done` does. */
   layer(layer: number): Promise<void> {
-    if (this.#layersReady > layer) return Promise.resolve();
-    return new Promise((resolve, reject) => {
-      this.#waiters.push({ layers: layer + 1, resolve, reject });
-    });
+    return this.#progress.reached(layer + 1);
   }
 
-  async #run(manager: TrafficManager, options: LoadOptions): Promise<LoadResult> {
-    const { chain, signal } = options;
-    const { layout, buffer, engine } = manager;
-    const blocks = options.blocks ?? chain.hitBlocks;
-    if (blocks > chain.blocks || blocks > options.blockTable.length) {
-      throw new DualPathError(
-        'INVALID_ARGUMENT',
-        `${blocks} blocks to load, ${chain.blocks} have keys and the block table has ${options.blockTable.length}`,
-        { blocks, keys: chain.blocks, block_table: options.blockTable.length },
-      );
-    }
-    if (blocks === 0) return { blocks: 0, bytes: 0 };
-    const slots: BlockList = await buffer.take(blocks, signal);
-    const target = engine.slotTable.take(blocks);
-    const arrived = engine.takeCounters(1);
+  async #run(): Promise<LoadResult> {
+    const { chain, blockTable } = this.#options;
+    const blocks = this.#blocks;
     try {
-      engine.setSlots(
-        target,
-        Array.from({ length: blocks }, (_, i) => options.blockTable[i]!),
-      );
-      const read = readBlocks({ geometry: buffer.geometry, keys: chain.offset, slots: slots.offset, blocks });
-      const program = engine.submit(
-        [
-          { ...read, signals: [{ counter: arrived, value: 1 }] },
-          {
-            op: 'copy',
-            from: buffer.geometry,
-            to: options.geometry,
-            fromSlots: slots.offset,
-            toSlots: target,
-            blocks,
-            firstBlock: 0,
-            tokenBegin: 0,
-            tokenEnd: blocks * layout.blockTokens,
-            layers: layout.layers,
-            waits: [{ counter: arrived, value: blocks }],
-            event: true,
-          },
-        ],
-        () => this.#advance(this.#layersReady + 1),
-      );
-      const result = await settle(manager, program, signal);
-      return { blocks, bytes: result.bytesMoved };
+      checkRange({ chain, firstBlock: 0, blocks, blockTable });
+      return blocks === 0 ? { blocks, bytes: 0 } : await this.#withBuffer();
     } catch (error) {
-      if (!isDualPathError(error)) throw error;
-      const failedFrom = error instanceof ProgramError ? (error.failedBlock ?? 0) : 0;
-      throw new LoadError(error, failedFrom, blocks);
+      if (!isDualPathError(error) || error instanceof LoadError) throw error;
+      throw new LoadError(error, 0, blocks);
+    }
+  }
+
+  async #withBuffer(): Promise<LoadResult> {
+    const { engine, buffer } = this.#manager;
+    const blocks = this.#blocks;
+    const slots = await buffer.take(blocks, this.#options.signal);
+    try {
+      const target = engine.slotTable.take(blocks);
+      try {
+        engine.setSlots(
+          target,
+          Array.from({ length: blocks }, (_, i) => this.#options.blockTable[i]!),
+        );
+        return await this.#move({ buffer: slots.offset, target });
+      } finally {
+        engine.slotTable.giveBack(target, blocks);
+      }
     } finally {
-      engine.counters.giveBack(arrived, 1);
-      engine.slotTable.giveBack(target, blocks);
       slots.release();
     }
   }
 
-  #advance(layers: number): void {
-    this.#layersReady = layers;
-    for (let i = this.#waiters.length - 1; i >= 0; i--) {
-      if (this.#waiters[i]!.layers <= layers) this.#waiters.splice(i, 1)[0]!.resolve();
+  async #move(lists: Lists): Promise<LoadResult> {
+    const { engine, buffer } = this.#manager;
+    const { chain, layerCounter, signal } = this.#options;
+    const blocks = this.#blocks;
+    const arrived = engine.takeCounters(1);
+    try {
+      const read = readBlocks({
+        geometry: buffer.geometry,
+        keys: chain.offset,
+        slots: lists.buffer,
+        blocks,
+      });
+      const program = engine.submit(
+        [
+          { ...read, signals: [{ counter: arrived, value: 1 }] },
+          {
+            ...this.#copy(lists, blocks),
+            waits: [{ counter: arrived, value: blocks }],
+            signals: layerCounter === undefined ? [] : [{ counter: layerCounter, ordered: true, value: 0 }],
+            event: true,
+          },
+        ],
+        (step) => this.#progress.stepFinished(step),
+      );
+      const result = await settle(engine, program, signal);
+      return { blocks, bytes: result.bytesMoved };
+    } catch (error) {
+      const rest = error instanceof ProgramError ? await this.#salvage(error, lists) : 0;
+      throw isDualPathError(error) ? new LoadError(error, rest, blocks) : error;
+    } finally {
+      engine.counters.giveBack(arrived, 1);
     }
   }
 
-  #fail(error: unknown): void {
-    for (const waiter of this.#waiters.splice(0)) waiter.reject(error);
+  #copy(lists: Lists, blocks: number): LayersDescriptor {
+    const { layout, buffer } = this.#manager;
+    return {
+      op: 'copy',
+      from: buffer.geometry,
+      to: this.#options.geometry,
+      fromSlots: lists.buffer,
+      toSlots: lists.target,
+      blocks,
+      firstBlock: 0,
+      tokenBegin: 0,
+      tokenEnd: blocks * layout.blockTokens,
+      layers: layout.layers,
+    };
   }
-}
 
-/** Awaits a program; an aborted signal cancels it, and it still ends before this returns. */
-export async function settle(
-  manager: TrafficManager,
-  program: Program,
-  signal: AbortSignal | undefined,
-): ReturnType<() => Program['done']> {
-  const cancel = (): void => manager.engine.cancel(program);
-  if (signal?.aborted === true) cancel();
-  signal?.addEventListener('abort', cancel, { once: true });
-  try {
-    return await program.done;
-  } finally {
-    signal?.removeEventListener('abort', cancel);
+  /**
+   * A block could not be read. Those before it were, into the buffer: the engine gets them.
+   * @returns how many it got
+   */
+  async #salvage(error: ProgramError, lists: Lists): Promise<number> {
+    const { engine } = this.#manager;
+    const { failedBlock = 0 } = error;
+    const ofTheRead = error.details['descriptor'] === 0;
+    if (!ofTheRead || failedBlock === 0) return 0;
+    try {
+      await settle(engine, engine.submit([this.#copy(lists, failedBlock)]), this.#options.signal);
+      return failedBlock;
+    } catch {
+      return 0; // the first error is the one to tell of
+    }
   }
 }

@@ -1,8 +1,9 @@
 /** Computed blocks out of paged memory: the engine's slots -> buffer -> store. */
-import { DualPathError } from '../errors/index.js';
 import { persistGenerated } from '../flow/index.js';
+import type { BlockList } from '../memory/index.js';
+import { checkRange } from './check.js';
 import type { KeyChain } from './key-chain.js';
-import { settle } from './load.js';
+import { settle } from './settle.js';
 import type { TrafficManager } from './traffic-manager.js';
 
 export interface SaveOptions {
@@ -17,9 +18,15 @@ export interface SaveOptions {
   readonly signal?: AbortSignal;
 }
 
+export interface SaveResult {
+  readonly blocks: number;
+  /** Moved in all: into the buffer, and to the store as far as blocks were not stored already. */
+  readonly bytes: number;
+}
+
 export class SaveOperation {
   /** Resolves when the blocks are published: found by every look-up on this host from then on. */
-  readonly done: Promise<{ readonly blocks: number; readonly bytes: number }>;
+  readonly done: Promise<SaveResult>;
 
   constructor(manager: TrafficManager, options: SaveOptions) {
     this.done = run(manager, options);
@@ -27,48 +34,53 @@ export class SaveOperation {
   }
 }
 
-async function run(
+async function run(manager: TrafficManager, options: SaveOptions): Promise<SaveResult> {
+  const { blocks } = options;
+  checkRange(options);
+  if (blocks === 0) return { blocks, bytes: 0 };
+  const { engine, buffer } = manager;
+  const slots = await buffer.take(blocks, options.signal);
+  try {
+    const source = engine.slotTable.take(blocks);
+    try {
+      engine.setSlots(
+        source,
+        Array.from({ length: blocks }, (_, i) => options.blockTable[i]!),
+      );
+      return { blocks, bytes: await move(manager, options, slots, source) };
+    } finally {
+      engine.slotTable.giveBack(source, blocks);
+    }
+  } finally {
+    slots.release();
+  }
+}
+
+async function move(
   manager: TrafficManager,
   options: SaveOptions,
-): Promise<{ blocks: number; bytes: number }> {
-  const { chain, firstBlock, blocks, signal } = options;
+  slots: BlockList,
+  source: number,
+): Promise<number> {
   const { engine, buffer, layout } = manager;
-  if (blocks === 0) return { blocks: 0, bytes: 0 };
-  if (firstBlock + blocks > chain.blocks || blocks > options.blockTable.length) {
-    throw new DualPathError(
-      'INVALID_ARGUMENT',
-      `blocks ${firstBlock} to ${firstBlock + blocks - 1} to save, ${chain.blocks} are full and have keys and the ` +
-        `block table has ${options.blockTable.length}`,
-      { first_block: firstBlock, blocks, keys: chain.blocks, block_table: options.blockTable.length },
-    );
-  }
-  const slots = await buffer.take(blocks, signal);
-  const source = engine.slotTable.take(blocks);
   const gathered = engine.takeCounters(1);
   try {
-    engine.setSlots(
-      source,
-      Array.from({ length: blocks }, (_, i) => options.blockTable[i]!),
-    );
     const program = engine.submit(
       persistGenerated({
         hbm: options.geometry,
         buffer: buffer.geometry,
         hbmSlots: source,
         bufferSlots: slots.offset,
-        keys: chain.offset + firstBlock,
-        firstBlock,
-        blocks,
+        keys: options.chain.offset + options.firstBlock,
+        firstBlock: options.firstBlock,
+        blocks: options.blocks,
         blockTokens: layout.blockTokens,
         layers: layout.layers,
         gathered,
       }),
     );
-    const result = await settle(manager, program, signal);
-    return { blocks, bytes: result.bytesMoved };
+    return (await settle(engine, program, options.signal)).bytesMoved;
   } finally {
     engine.counters.giveBack(gathered, 1);
-    engine.slotTable.giveBack(source, blocks);
-    slots.release();
   }
 }

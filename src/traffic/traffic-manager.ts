@@ -72,6 +72,7 @@ export class TrafficManager {
     this.layout = layout;
     this.store = store;
     this.links = links === undefined ? undefined : openLinks(links);
+    const memory = bufferGeometry(layout, store.file, options.bufferBlocks, `${options.name}/buffer`);
     const sequenceBlocks = layout.blocksFor(options.maxTokens ?? 1 << 20);
     this.engine = new TransferEngine({
       name: options.name,
@@ -82,10 +83,7 @@ export class TrafficManager {
       keyEntries: powerAtLeast(Math.max(4 * sequenceBlocks, 1 << 14), 1 << 20),
       slotEntries: powerAtLeast(Math.max(16 * (sequenceBlocks + options.bufferBlocks), 1 << 16), 1 << 24),
     });
-    this.buffer = new BlockSpace(
-      this.engine,
-      bufferGeometry(layout, store.file, options.bufferBlocks, `${options.name}/buffer`),
-    );
+    this.buffer = new BlockSpace(this.engine, memory);
   }
 
   /** Registers paged KV memory of the engine's own: base, strides and planes per layer. */

@@ -3,6 +3,7 @@
  * with what the compiler says. Offsets are in 32-bit words unless they say bytes.
  */
 
+export const abiMagic = 0x44504154;
 export const abiVersion = 1;
 export const none = 0xffffffff;
 
@@ -45,6 +46,8 @@ export const descriptorWords = 32;
 /** Words of a dp_wait and a dp_signal, which have the same shape. */
 export const waitWord = { counter: 0, steps: 1, value: 2 } as const;
 export const waitWords = 4;
+/** Waits of a dp_descriptor, and as many signals. */
+export const waitsPerDescriptor = 2;
 
 /** Words of a dp_record. */
 export const recordWord = {

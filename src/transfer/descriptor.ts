@@ -1,5 +1,16 @@
 /** Descriptors as TypeScript writes them: what ../../native/include/dualpath_ring.h describes. */
-import { descriptorWord as w, flag, none, op, signalMode, waitWord, waitWords } from './abi.js';
+import { DualPathError } from '../errors/index.js';
+import {
+  descriptorWord as w,
+  descriptorWords,
+  flag,
+  none,
+  op,
+  signalMode,
+  waitsPerDescriptor,
+  waitWord,
+  waitWords,
+} from './abi.js';
 
 export type TrafficClass = 'inference' | 'kv' | 'control';
 
@@ -74,10 +85,29 @@ export interface LayersDescriptor extends Common {
 
 export type Descriptor = NopDescriptor | BlocksDescriptor | LayersDescriptor;
 
-const opCodes: Record<Descriptor['op'], number> = op;
+const opCodes: Readonly<Record<string, number>> = op;
 const kvClass = 1 << 8;
+const u8Max = 0xff;
+const u16Max = 0xffff;
+const u32Max = 0xffffffff;
 
-/** Writes descriptor number `entry` of the ring. */
+/** What does not fit its field is refused: cut off it would name another counter, slot or layer. */
+function fit(value: number, name: string, least: number, most: number): number {
+  if (Number.isSafeInteger(value) && value >= least && value <= most) return value;
+  throw new DualPathError(
+    'INVALID_ARGUMENT',
+    `descriptor: ${name} is ${value}; a whole number from ${least} to ${most} is needed`,
+    { name, value: String(value), least, most },
+  );
+}
+
+const u32 = (value: number, name: string): number => fit(value, name, 0, u32Max);
+
+/**
+ * Writes a descriptor into the ring, whose words those are, from word `at` on.
+ * @throws INVALID_ARGUMENT when a value does not fit its field. Whether it names something that exists is for
+ * native code to say: it knows the tables.
+ */
 export function writeDescriptor(
   words: Uint32Array,
   at: number,
@@ -86,9 +116,18 @@ export function writeDescriptor(
   last: boolean,
 ): void {
   const flags = (last ? flag.end : 0) | (descriptor.event === true ? flag.event : 0);
-  words[at + w.head] = opCodes[descriptor.op] | kvClass | (flags << 16);
+  const code = opCodes[descriptor.op];
+  if (code === undefined) {
+    throw new DualPathError(
+      'INVALID_ARGUMENT',
+      `descriptor: op is '${descriptor.op}'; one of ${Object.keys(op).join(', ')} is needed`,
+      { op: descriptor.op },
+    );
+  }
+  words.fill(0, at, at + descriptorWords); // the entry's last descriptor is still there
+  words[at + w.head] = code | kvClass | (flags << 16);
   words[at + w.program] = program;
-  words[at + w.peer] = descriptor.peer ?? none;
+  words[at + w.peer] = u32(descriptor.peer ?? none, 'peer');
   let steps = 1;
   let firstLayer = 0;
   switch (descriptor.op) {
@@ -98,58 +137,64 @@ export function writeDescriptor(
       break;
     case 'read':
       words[at + w.srcGeometry] = none;
-      words[at + w.dstGeometry] = descriptor.geometry;
-      words[at + w.srcList] = descriptor.keys;
-      words[at + w.dstList] = descriptor.slots;
-      words[at + w.listCount] = descriptor.blocks;
+      words[at + w.dstGeometry] = u32(descriptor.geometry, 'geometry');
+      words[at + w.srcList] = u32(descriptor.keys, 'keys');
+      words[at + w.dstList] = u32(descriptor.slots, 'slots');
+      words[at + w.listCount] = u32(descriptor.blocks, 'blocks');
       break;
     case 'write':
-      words[at + w.srcGeometry] = descriptor.geometry;
+      words[at + w.srcGeometry] = u32(descriptor.geometry, 'geometry');
       words[at + w.dstGeometry] = none;
-      words[at + w.srcList] = descriptor.slots;
-      words[at + w.dstList] = descriptor.keys;
-      words[at + w.listCount] = descriptor.blocks;
+      words[at + w.srcList] = u32(descriptor.slots, 'slots');
+      words[at + w.dstList] = u32(descriptor.keys, 'keys');
+      words[at + w.listCount] = u32(descriptor.blocks, 'blocks');
       break;
     default:
       steps = descriptor.layers;
       firstLayer = descriptor.firstLayer ?? 0;
-      words[at + w.srcGeometry] = descriptor.from;
-      words[at + w.dstGeometry] = descriptor.to;
-      words[at + w.srcList] = descriptor.fromSlots;
-      words[at + w.dstList] = descriptor.toSlots;
-      words[at + w.listCount] = descriptor.blocks;
-      words[at + w.firstBlock] = descriptor.firstBlock;
-      words[at + w.tokenBegin] = descriptor.tokenBegin;
-      words[at + w.tokenEnd] = descriptor.tokenEnd;
-      words[at + w.windowEnd] = descriptor.windowEnd ?? 0;
+      words[at + w.srcGeometry] = u32(descriptor.from, 'from');
+      words[at + w.dstGeometry] = u32(descriptor.to, 'to');
+      words[at + w.srcList] = u32(descriptor.fromSlots, 'fromSlots');
+      words[at + w.dstList] = u32(descriptor.toSlots, 'toSlots');
+      words[at + w.listCount] = u32(descriptor.blocks, 'blocks');
+      words[at + w.firstBlock] = u32(descriptor.firstBlock, 'firstBlock');
+      words[at + w.tokenBegin] = u32(descriptor.tokenBegin, 'tokenBegin');
+      words[at + w.tokenEnd] = u32(descriptor.tokenEnd, 'tokenEnd');
+      words[at + w.windowEnd] = u32(descriptor.windowEnd ?? 0, 'windowEnd');
   }
-  words[at + w.layers] = firstLayer | (steps << 16);
-  for (let i = 0; i < 2; i++) {
-    writeWait(words, at + w.wait + i * waitWords, descriptor.waits?.[i]);
-    writeSignal(words, at + w.signal + i * waitWords, descriptor.signals?.[i]);
+  words[at + w.layers] = fit(firstLayer, 'firstLayer', 0, u16Max) | (fit(steps, 'steps', 1, u16Max) << 16);
+  const { waits = [], signals = [] } = descriptor;
+  fit(waits.length, 'number of waits', 0, waitsPerDescriptor);
+  fit(signals.length, 'number of signals', 0, waitsPerDescriptor);
+  for (let i = 0; i < waitsPerDescriptor; i++) {
+    writeWait(words, at + w.wait + i * waitWords, waits[i]);
+    writeSignal(words, at + w.signal + i * waitWords, signals[i]);
   }
 }
 
 function writeWait(words: Uint32Array, at: number, wait: Wait | undefined): void {
-  words[at + waitWord.counter] = wait?.counter ?? none;
+  words[at + waitWord.counter] = u32(wait?.counter ?? none, 'counter of a wait');
   if (wait === undefined) return;
   words[at + waitWord.steps] =
-    (wait.counterStep ?? 0) | ((wait.valueStep ?? 0) << 8) | ((wait.skipSteps ?? 0) << 16);
+    fit(wait.counterStep ?? 0, 'counterStep of a wait', 0, u8Max) |
+    (fit(wait.valueStep ?? 0, 'valueStep of a wait', 0, u8Max) << 8) |
+    (fit(wait.skipSteps ?? 0, 'skipSteps of a wait', 0, u16Max) << 16);
   writeValue(words, at + waitWord.value, wait.value);
 }
 
 function writeSignal(words: Uint32Array, at: number, signal: Signal | undefined): void {
-  words[at + waitWord.counter] = signal?.counter ?? none;
+  words[at + waitWord.counter] = u32(signal?.counter ?? none, 'counter of a signal');
   if (signal === undefined) return;
   words[at + waitWord.steps] =
     (signal.ordered === true ? signalMode.ordered : signalMode.add) |
     (signal.remote === true ? 1 << 8 : 0) |
-    ((signal.counterStep ?? 0) << 16);
+    (fit(signal.counterStep ?? 0, 'counterStep of a signal', 0, u8Max) << 16);
   writeValue(words, at + waitWord.value, signal.value);
 }
 
 /** Two's complement, so that a negative base of a wait wraps as the native side adds to it. */
 function writeValue(words: Uint32Array, at: number, value: number): void {
+  fit(value, 'value', Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER);
   words[at] = value >>> 0;
   words[at + 1] = Math.floor(value / 0x1_0000_0000) >>> 0;
 }

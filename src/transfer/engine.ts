@@ -14,9 +14,19 @@ import {
   type NativeGeometry,
 } from '../binding/index.js';
 import { DualPathError } from '../errors/index.js';
-import { descriptorWords, headerWord, recordKind, recordWord, recordWords, ringWord } from './abi.js';
+import {
+  descriptorWords,
+  headerWord,
+  none,
+  op,
+  programStatus,
+  recordKind,
+  recordWord,
+  recordWords,
+  ringWord,
+} from './abi.js';
 import { writeDescriptor, type Descriptor } from './descriptor.js';
-import { ProgramError, programError, type ProgramFailure } from './program-error.js';
+import { programError, type ProgramFailure } from './program-error.js';
 import { RangeAllocator } from './range-allocator.js';
 import { defaultRuntime, type RecordTaker, type Runtime } from './runtime.js';
 
@@ -65,14 +75,20 @@ export class TransferEngine implements RecordTaker {
   #inFlight = 0;
   #closing: Promise<void> | undefined;
   #onIdle: (() => void) | undefined;
+  readonly #onClose: (() => void)[] = [];
 
   constructor(options: TransferEngineOptions) {
     this.name = options.name;
     this.runtime = options.runtime ?? defaultRuntime();
     const maxPrograms = options.maxPrograms ?? 1024;
-    this.handle = callNative(
-      () => new (native().Engine)({ ...options, maxPrograms, runtime: this.runtime.handle }),
-    );
+    try {
+      this.handle = callNative(
+        () => new (native().Engine)({ ...options, maxPrograms, runtime: this.runtime.handle }),
+      );
+    } catch (error) {
+      this.runtime.unregister(this); // it may have been made for this engine
+      throw error;
+    }
     const door = this.handle.door();
     this.#words = new Uint32Array(door);
     this.#tails = new Int32Array(door);
@@ -113,8 +129,10 @@ export class TransferEngine implements RecordTaker {
   }
 
   /**
-   * Queues a program. onStep is called for the steps of descriptors with `event`.
-   * @throws CAPACITY_EXHAUSTED when the ring or the program table is full, CLOSED
+   * Queues a program. onStep is called for the steps of descriptors with `event`; what it throws is an uncaught
+   * exception, as a listener's of an EventEmitter.
+   * @throws INVALID_ARGUMENT when a value of a descriptor does not fit, REQUEST_TOO_LARGE when the ring could
+   * never hold so many, CAPACITY_EXHAUSTED when the ring or the program table is full, CLOSED
    */
   submit(descriptors: readonly Descriptor[], onStep?: (step: number, finishedUs: number) => void): Program {
     let settle: Pick<Pending, 'resolve' | 'reject'> | undefined;
@@ -126,38 +144,52 @@ export class TransferEngine implements RecordTaker {
   }
 
   #enqueue(descriptors: readonly Descriptor[], pending: Pending): number {
-    if (this.#closing !== undefined)
-      throw new DualPathError('CLOSED', `engine '${this.name}' has been closed`);
-    const room = this.room;
-    if (descriptors.length === 0 || descriptors.length > room.descriptors || room.programs === 0) {
-      throw new DualPathError(
-        descriptors.length === 0 ? 'INVALID_ARGUMENT' : 'CAPACITY_EXHAUSTED',
-        `engine '${this.name}': a program of ${descriptors.length} descriptors (at least 1), room for ` +
-          `${room.descriptors} descriptors and ${room.programs} programs; wait for a program to end`,
-        { descriptors: descriptors.length, room_descriptors: room.descriptors, room_programs: room.programs },
-      );
-    }
-    const slot = this.#freePrograms.pop()!;
+    this.#checkRoom(descriptors.length);
+    const slot = this.#freePrograms.at(-1)!;
     const generation = (this.#generation[slot]! + 1) & 0xffff || 1;
-    this.#generation[slot] = generation;
     const id = ((generation << 16) | slot) >>> 0;
-    pending.id = id;
-    this.#pending[slot] = pending;
-    this.#inFlight++;
     const { base, mask, index } = this.#submission;
+    // May throw; until the tail is published nothing has happened.
     for (let i = 0; i < descriptors.length; i++) {
       const at = base + ((this.#submitted + i) & mask) * descriptorWords;
       writeDescriptor(this.#words, at, descriptors[i]!, id, i === descriptors.length - 1);
     }
+    this.#freePrograms.pop();
+    this.#generation[slot] = generation;
+    pending.id = id;
+    this.#pending[slot] = pending;
+    this.#inFlight++;
     this.#submitted = (this.#submitted + descriptors.length) >>> 0;
     Atomics.store(this.#tails, index + ringWord.tail, this.#submitted | 0);
     if (Atomics.load(this.#tails, index + ringWord.sleeping) !== 0) this.handle.doorbell();
     return id;
   }
 
+  #checkRoom(descriptors: number): void {
+    if (this.closed) throw this.#closedError();
+    const most = this.#submission.mask + 1;
+    if (descriptors === 0 || descriptors > most) {
+      throw new DualPathError(
+        descriptors === 0 ? 'INVALID_ARGUMENT' : 'REQUEST_TOO_LARGE',
+        `engine '${this.name}': a program of ${descriptors} descriptors, 1 to ${most} are possible; ` +
+          'open the engine with more submissionEntries or make several programs of it',
+        { descriptors, limit_descriptors: most },
+      );
+    }
+    const room = this.room;
+    if (descriptors <= room.descriptors && room.programs > 0) return;
+    throw new DualPathError(
+      'CAPACITY_EXHAUSTED',
+      `engine '${this.name}': a program of ${descriptors} descriptors, room for ${room.descriptors} ` +
+        `descriptors and ${room.programs} programs; wait for a program to end`,
+      { descriptors, room_descriptors: room.descriptors, room_programs: room.programs },
+    );
+  }
+
   /** What is not yet under way of the program never happens; its promise rejects with CANCELLED after the rest. */
   cancel(program: Program): void {
-    if (this.#pending[program.id & 0xffff]?.id === program.id) this.handle.cancel(program.id);
+    if (this.runtime.closed || this.#pending[program.id & 0xffff]?.id !== program.id) return;
+    this.handle.cancel(program.id);
   }
 
   /** For the runtime: takes what the completion ring holds. */
@@ -166,49 +198,63 @@ export class TransferEngine implements RecordTaker {
     do {
       Atomics.store(this.#tails, index + ringWord.sleeping, 0);
       const tail = Atomics.load(this.#tails, index + ringWord.tail) >>> 0;
-      while (this.#taken !== tail) {
-        this.#takeRecord();
-        this.#taken = (this.#taken + 1) >>> 0;
-        Atomics.store(this.#tails, index + ringWord.head, this.#taken | 0);
-      }
+      while (this.#taken !== tail) this.#takeRecord();
       Atomics.store(this.#tails, index + ringWord.sleeping, 1);
     } while (Atomics.load(this.#tails, index + ringWord.tail) >>> 0 !== this.#taken);
     if (this.#inFlight === 0) this.#onIdle?.();
   }
 
+  /** Takes one record off the ring before acting on it: what it calls may come back here. */
   #takeRecord(): void {
     const words = this.#words;
     const at = this.#completion.base + (this.#taken & this.#completion.mask) * recordWords;
     const id = words[at + recordWord.program]!;
-    const slot = id & 0xffff;
-    const pending = this.#pending[slot];
-    if (pending === undefined || pending.id !== id) return;
     const head = words[at + recordWord.head]!;
-    const finishedUs = this.#number(at + recordWord.finishedNs) / 1000;
-    if ((head & 0xff) === recordKind.step) {
-      pending.onStep?.(head >>> 16, finishedUs);
-      return;
-    }
-    this.#pending[slot] = undefined;
-    this.#freePrograms.push(slot);
-    this.#inFlight--;
-    const status = words[at + recordWord.status]!;
-    if (status === 0) {
-      pending.resolve({
-        bytesMoved: this.#number(at + recordWord.bytesMoved),
-        submittedUs: this.#number(at + recordWord.submittedNs) / 1000,
-        finishedUs,
-      });
-      return;
-    }
+    const result: ProgramResult = {
+      bytesMoved: this.#number(at + recordWord.bytesMoved),
+      submittedUs: this.#number(at + recordWord.submittedNs) / 1000,
+      finishedUs: this.#number(at + recordWord.finishedNs) / 1000,
+    };
     const failure: ProgramFailure = {
-      status,
+      status: words[at + recordWord.status]!,
       op: (head >>> 8) & 0xff,
       descriptor: words[at + recordWord.errorIndex]!,
       block: words[at + recordWord.errorBlock]!,
       errno: words[at + recordWord.errorErrno]! | 0,
     };
-    pending.reject(programError(this.name, failure));
+    this.#taken = (this.#taken + 1) >>> 0;
+    Atomics.store(this.#tails, this.#completion.index + ringWord.head, this.#taken | 0);
+    const pending = this.#pending[id & 0xffff];
+    if (pending?.id !== id) return;
+    if ((head & 0xff) === recordKind.step) {
+      callStep(pending, head >>> 16, result.finishedUs);
+    } else {
+      this.#settle(pending, failure, result);
+    }
+  }
+
+  #settle(pending: Pending, failure: ProgramFailure, result?: ProgramResult): void {
+    const slot = pending.id & 0xffff;
+    this.#pending[slot] = undefined;
+    this.#freePrograms.push(slot);
+    this.#inFlight--;
+    if (result !== undefined && failure.status === programStatus.ok) {
+      pending.resolve(result);
+    } else {
+      pending.reject(programError(this.name, failure));
+    }
+  }
+
+  /** For the runtime. */
+  runtimeClosed(): void {
+    this.takeRecords();
+    const { closed: status } = programStatus;
+    for (const pending of this.#pending) {
+      if (pending === undefined) continue;
+      this.#settle(pending, { status, op: op.nop, descriptor: none, block: none, errno: 0 });
+    }
+    this.#tellClosed();
+    this.#onIdle?.();
   }
 
   #number(word: number): number {
@@ -239,6 +285,7 @@ export class TransferEngine implements RecordTaker {
 
   /** Hashes full blocks of tokens into the key table, off this thread; resolves to the stored leading blocks. */
   async hash(tokens: Uint32Array, range: HashRange): Promise<number> {
+    if (this.closed) throw this.#closedError();
     try {
       return await callNative(() => this.handle.hash(tokens, range));
     } catch (cause) {
@@ -263,6 +310,23 @@ export class TransferEngine implements RecordTaker {
     return this.handle.statistics();
   }
 
+  get closed(): boolean {
+    return this.#closing !== undefined || this.runtime.closed;
+  }
+
+  #closedError(): DualPathError {
+    return new DualPathError('CLOSED', `engine '${this.name}' has been closed`);
+  }
+
+  /** Calls `listener` once, as soon as the engine begins to close: for whoever has callers waiting. */
+  onClose(listener: () => void): void {
+    this.#onClose.push(listener);
+  }
+
+  #tellClosed(): void {
+    for (const listener of this.#onClose.splice(0)) listener();
+  }
+
   /**
    * Peers no longer reach this engine's memory; programs in flight end (result, error or CLOSED) and so do
    * their promises; then the native side lets go. Idempotent.
@@ -273,15 +337,15 @@ export class TransferEngine implements RecordTaker {
   }
 
   async #close(): Promise<void> {
+    this.#tellClosed();
     if (!this.runtime.closed) {
       this.handle.requestClose();
-      this.takeRecords();
       if (this.#inFlight > 0) {
         await new Promise<void>((resolve) => {
           this.#onIdle = resolve;
         });
       }
-      this.handle.detach();
+      if (!this.runtime.closed) this.handle.detach();
     }
     this.runtime.unregister(this);
   }
@@ -291,4 +355,13 @@ export class TransferEngine implements RecordTaker {
   }
 }
 
-export { ProgramError };
+/** A step's listener may throw; the records after it must be taken all the same. */
+function callStep(pending: Pending, step: number, finishedUs: number): void {
+  try {
+    pending.onStep?.(step, finishedUs);
+  } catch (error) {
+    queueMicrotask(() => {
+      throw error;
+    });
+  }
+}

@@ -23,8 +23,15 @@ export class RangeAllocator {
     return this.#available;
   }
 
-  /** @throws CAPACITY_EXHAUSTED when no free range is long enough. */
+  /** @throws CAPACITY_EXHAUSTED when no free range is long enough, INVALID_ARGUMENT */
   take(count: number): number {
+    if (!Number.isSafeInteger(count) || count < 0) {
+      throw new DualPathError(
+        'INVALID_ARGUMENT',
+        `${count} ${this.#what} asked for; a whole number from 0 to ${this.#size} is needed`,
+        { asked: String(count), size: this.#size },
+      );
+    }
     if (count === 0) return 0;
     for (let i = 0; i < this.#free.length; i++) {
       const range = this.#free[i]!;
@@ -44,21 +51,26 @@ export class RangeAllocator {
     );
   }
 
+  /** @throws INTERNAL when any of the range is free already or outside of the table. */
   giveBack(offset: number, count: number): void {
     if (count === 0) return;
     const at = this.#indexAfter(offset);
     const before = this.#free[at - 1];
     const after = this.#free[at];
     const overlaps =
-      offset < 0 ||
+      !(Number.isSafeInteger(offset) && Number.isSafeInteger(count) && offset >= 0 && count > 0) ||
       offset + count > this.#size ||
       (before !== undefined && before.offset + before.count > offset) ||
       (after !== undefined && offset + count > after.offset);
     if (overlaps) {
-      throw new DualPathError('INTERNAL', `${this.#what} ${offset}..${offset + count} given back twice`, {
-        offset,
-        count,
-      });
+      throw new DualPathError(
+        'INTERNAL',
+        `${this.#what} ${offset}..${offset + count} given back that are not taken`,
+        {
+          offset,
+          count,
+        },
+      );
     }
     this.#available += count;
     const joinsBefore = before !== undefined && before.offset + before.count === offset;

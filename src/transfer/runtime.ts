@@ -5,6 +5,8 @@ import { DualPathError } from '../errors/index.js';
 /** Anything with records to take when the runtime's threads say so. */
 export interface RecordTaker {
   takeRecords(): void;
+  /** The threads have ended: no record will come any more. */
+  runtimeClosed(): void;
 }
 
 /**
@@ -47,14 +49,20 @@ export class Runtime {
     callNative(() => this.handle.setFaults(faults));
   }
 
-  /** Ends the threads; programs in flight end without a record. Close the engines first. */
+  /**
+   * Ends the threads; what its engines have in flight ends with CLOSED. A peer may write into an engine's
+   * memory until that engine is closed, so close the engines first. Idempotent.
+   */
   close(): void {
-    this.#native?.close();
+    const native = this.#native;
+    if (native === undefined) return;
     this.#native = undefined;
+    native.close();
+    for (const taker of [...this.#takers]) taker.runtimeClosed();
   }
 
   #wake(): void {
-    for (const taker of this.#takers) taker.takeRecords();
+    for (const taker of [...this.#takers]) taker.takeRecords();
   }
 }
 

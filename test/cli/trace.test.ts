@@ -75,7 +75,7 @@ describe('dualpath trace stat', () => {
   it('prints tables for people', async () => {
     const { code, stdout, stderr } = await dualpath(['trace', 'stat', agentSample, '--sessions', '5']);
     expect([code, stderr]).toEqual([0, '']);
-    expect(stdout).toContain('claude-code, 5 sessions, 60 turns');
+    expect(stdout).toContain('claude-code, 5 sessions, 160 turns');
     expect(stdout).toContain('left out: 15 sessions not chosen');
     expect(stdout).toMatch(/in-session, blocks of 64 tokens +│ +[\d,]+ │ +[\d,]+ │ +\d\d\.\d % │/);
     expect((await dualpath(['trace', 'stat', conversationSample])).stdout).toContain('trace duration: 72 s');

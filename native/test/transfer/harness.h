@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <utility>
@@ -61,12 +62,26 @@ inline std::unique_ptr<Reactor> make_reactor() {
   return reactor;
 }
 
+// Waits for what must come.
+template <typename Predicate>
+bool eventually(Predicate holds) {
+  const uint64_t deadline = now_ns() + kPatience_ns;
+  while (!holds()) {
+    if (now_ns() > deadline) return false;
+    usleep(100);
+  }
+  return true;
+}
+
 class Engine {
  public:
   Engine(Reactor& reactor, std::string name, EngineOptions options = {},
-         const DoorOptions& door_options = small_door())
+         const DoorOptions& door_options = small_door(), uint32_t ring_start = 0)
       : reactor_(&reactor), wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     EXPECT_TRUE(Door::create(door_options, &door_).ok());
+    for (dp_ring_index* ring : {&door_->header().submission, &door_->header().completion}) {
+      ring->head = ring->tail = ring_start;  // as after so many entries
+    }
     options.name = std::move(name);
     options.door = door_;
     if (options.max_programs == EngineOptions{}.max_programs) options.max_programs = kProgramPlaces;
@@ -108,10 +123,12 @@ class Engine {
 
   // Entries of the slot and key tables; never given back, tests are short.
   uint32_t list(const std::vector<uint32_t>& slots) {
+    if (slots.size() > door_->header().slot_entries - next_slot_) std::abort();
     std::copy(slots.begin(), slots.end(), door_->slots() + next_slot_);
     return std::exchange(next_slot_, next_slot_ + static_cast<uint32_t>(slots.size()));
   }
   uint32_t keys(const std::vector<store::BlockKey>& keys) {
+    if (keys.size() > door_->header().key_entries - next_key_) std::abort();
     std::copy(keys.begin(), keys.end(), door_->keys() + next_key_);
     return std::exchange(next_key_, next_key_ + static_cast<uint32_t>(keys.size()));
   }
@@ -199,13 +216,8 @@ class Engine {
     door_->counter_add(index, value);
     ring_if_asleep();
   }
-  bool reaches(uint32_t index, uint64_t value, uint64_t patience_ns = kPatience_ns) {
-    const uint64_t deadline = now_ns() + patience_ns;
-    while (door_->counter(index) < value) {
-      if (now_ns() > deadline) return false;
-      usleep(100);
-    }
-    return true;
+  bool reaches(uint32_t index, uint64_t value) {
+    return eventually([&] { return door_->counter(index) >= value; });
   }
 
   void cancel(uint32_t program) {

@@ -136,11 +136,15 @@ TEST_F(StorageFaultTest, AFailedReadPostsNoEventAndOwesNone) {
 }
 
 TEST_F(StorageFaultTest, TheBufferIsNotTouchedAfterTheRecordOfACancelledRead) {
+  EngineOptions options;
+  const auto link = std::make_shared<RateLink>("snic", 0);  // it only counts
+  options.links.storage_read = link;
+  open(options);
   const auto keys = stored_blocks();
   reactor_->faults().read_delay_ns = 30'000'000;
   const uint64_t begin = now_ns();
   const uint32_t id = engine_->submit({read(keys, slots(kBlocks))});
-  usleep(5000);
+  ASSERT_TRUE(eventually([&] { return link->operations() > 0; }));
   engine_->cancel(id);
   const dp_record record = engine_->next();
   EXPECT_EQ(record.program, id);

