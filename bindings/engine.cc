@@ -71,6 +71,21 @@ bool parse_layers(Napi::Env env, Options& options, std::vector<LayerPlaces>* lay
   return true;
 }
 
+bool parse_more_arenas(Napi::Env env, Options& options, std::vector<std::shared_ptr<Arena>>* arenas) {
+  if (!options.has("moreArenas")) return options.ok();
+  const Napi::Value value = options.get("moreArenas");
+  if (!value.IsArray()) options.fail("moreArenas", "an array");
+  for (uint32_t i = 0; options.ok() && i < value.As<Napi::Array>().Length(); i++) {
+    const Napi::Object holder = Napi::Object::New(env);
+    holder.Set("arena", value.As<Napi::Array>().Get(i));
+    Options one(env, holder);
+    ArenaObject* arena = one.wrapped<ArenaObject>("arena");
+    if (!one.ok()) return false;
+    arenas->push_back(arena == nullptr ? nullptr : arena->arena());
+  }
+  return options.ok();
+}
+
 std::shared_ptr<RateLink> link_of(Options& options, const char* name) {
   RateLinkObject* object = options.wrapped<RateLinkObject>(name);
   return object == nullptr ? nullptr : object->link();
@@ -142,13 +157,16 @@ Napi::Value EngineObject::doorbell(const Napi::CallbackInfo& info) {
   return info.Env().Undefined();
 }
 
-// {arena, offsetBytes, slotStrideBytes, slots, blockTokens, layers: [{offsetBytes, planes: [...]}]} -> id
+// {arena, moreArenas?, slotsPerArena?, offsetBytes, slotStrideBytes, slots, blockTokens,
+//  layers: [{offsetBytes, planes: [...]}]} -> id
 Napi::Value EngineObject::add_geometry(const Napi::CallbackInfo& info) {
   const Napi::Env env = info.Env();
   Options options(env, info[0]);
   GeometryOptions wanted;
   ArenaObject* arena = options.wrapped<ArenaObject>("arena");
   if (arena != nullptr) wanted.arena = arena->arena();
+  if (!parse_more_arenas(env, options, &wanted.more_arenas)) return env.Undefined();
+  wanted.slots_per_arena = options.u32("slotsPerArena");
   wanted.offset_bytes = options.u64("offsetBytes");
   wanted.slot_stride_bytes = options.u64("slotStrideBytes");
   wanted.slots = options.u32("slots");

@@ -18,7 +18,13 @@ export {
   type PromptSource,
   type SequenceResult,
 } from './engine/index.js';
-export { DualPathError, errorCodes, isDualPathError, type ErrorCode, type ErrorDetails } from './errors/index.js';
+export {
+  DualPathError,
+  errorCodes,
+  isDualPathError,
+  type ErrorCode,
+  type ErrorDetails,
+} from './errors/index.js';
 export { blockLayout, loadModel, presets, type BlockLayout, type ModelDescription } from './layout/index.js';
 export { Arena, BlockList, BlockSpace, sequenceGeometry, stagingGeometry } from './memory/index.js';
 export {

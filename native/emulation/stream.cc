@@ -125,13 +125,14 @@ void EmulatedGpu::run_bodies(Launch& launch, uint16_t step) {
   statistics_.written_bytes += written;
 }
 
-void EmulatedGpu::finish(Launch& launch, uint16_t step, uint64_t deadline_ns) {
-  const uint64_t now = now_ns();
-  const uint64_t late = now - deadline_ns;
+void EmulatedGpu::finish(const Lane& lane) {
+  const Launch& launch = lane.queue.front();
+  const uint16_t step = lane.step;
+  const uint64_t late = now_ns() - lane.deadline_ns;
   {
     std::lock_guard lock(mutex_);
     statistics_.kernels++;
-    statistics_.modelled_ns += launch.step_duration_ns;
+    statistics_.modelled_ns += lane.duration_ns;
     statistics_.lateness_sum_ns += late;
     statistics_.lateness_max_ns = std::max(statistics_.lateness_max_ns, late);
     statistics_.lateness_log2_ns[std::min<int>(31, std::bit_width(late | 1) - 1)]++;
@@ -159,18 +160,21 @@ uint64_t EmulatedGpu::advance(Lane& lane, bool* progress) {
         return kNever;
       }
       const uint64_t start = lane.chained ? lane.deadline_ns : now_ns();
-      lane.deadline_ns = start + (launch.cancelled ? 0 : launch.step_duration_ns);
+      lane.duration_ns = launch.cancelled ? 0 : launch.step_duration_ns;
+      lane.deadline_ns = start + lane.duration_ns;
       lane.running = true;
-      if (!launch.cancelled) run_bodies(launch, lane.step);
-      if (!launch.bodies.empty() && now_ns() > lane.deadline_ns) {
-        std::lock_guard lock(mutex_);
-        statistics_.overruns++;
+      if (!launch.cancelled && !launch.bodies.empty()) {
+        run_bodies(launch, lane.step);
+        if (now_ns() > lane.deadline_ns) {
+          std::lock_guard lock(mutex_);
+          statistics_.overruns++;
+        }
       }
     }
     if (now_ns() < lane.deadline_ns) return lane.deadline_ns;
     lane.running = false;
     *progress = true;
-    finish(launch, lane.step, lane.deadline_ns);
+    finish(lane);
     if (++lane.step == launch.steps) {
       lane.step = 0;
       lane.queue.pop_front();

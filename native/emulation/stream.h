@@ -77,7 +77,8 @@ class EmulatedGpu {
     uint16_t step = 0;
     bool running = false;
     bool chained = false;      // the next kernel was queued when the last one ended
-    uint64_t deadline_ns = 0;  // of the running kernel, or of the last one
+    uint64_t duration_ns = 0;  // of the running kernel, or of the last one
+    uint64_t deadline_ns = 0;
   };
 
   void run();
@@ -85,7 +86,7 @@ class EmulatedGpu {
   void take_incoming();
   bool ready(const Launch& launch, uint16_t step);
   void run_bodies(Launch& launch, uint16_t step);
-  void finish(Launch& launch, uint16_t step, uint64_t deadline_ns);
+  void finish(const Lane& lane);
 
   std::shared_ptr<Door> door_;
   std::shared_ptr<Waker> waker_;

@@ -46,17 +46,48 @@ Status Geometry::create(GeometryOptions options, std::shared_ptr<const Geometry>
       end = std::max(end, this_end);
     }
   }
+  if (options.slots_per_arena == 0) options.slots_per_arena = options.slots;
+  const uint64_t arenas =
+      (static_cast<uint64_t>(options.slots) + options.slots_per_arena - 1) / options.slots_per_arena;
+  if (arenas != options.more_arenas.size() + 1) {
+    return invalid(std::to_string(options.slots) + " slots, " + std::to_string(options.slots_per_arena) +
+                   " an arena: " + std::to_string(arenas) + " arenas are needed, " +
+                   std::to_string(options.more_arenas.size() + 1) + " given");
+  }
+  uint64_t smallest = options.arena->bytes();
+  for (const auto& arena : options.more_arenas) {
+    if (arena == nullptr) return invalid("no arena");
+    smallest = std::min<uint64_t>(smallest, arena->bytes());
+  }
+  const uint64_t most = std::min(options.slots, options.slots_per_arena);
   uint64_t span;
-  if (__builtin_mul_overflow(static_cast<uint64_t>(options.slots - 1), options.slot_stride_bytes, &span) ||
+  if (__builtin_mul_overflow(most - 1, options.slot_stride_bytes, &span) ||
       __builtin_add_overflow(span, end, &span) || __builtin_add_overflow(span, options.offset_bytes, &span) ||
-      span > options.arena->bytes()) {
+      span > smallest) {
     return invalid(std::to_string(options.slots) + " slots with stride " +
-                   std::to_string(options.slot_stride_bytes) + " do not fit the " +
-                   std::to_string(options.arena->bytes()) + " bytes of arena '" + options.arena->name() +
-                   "'; use fewer slots or a larger arena");
+                   std::to_string(options.slot_stride_bytes) + " do not fit the " + std::to_string(smallest) +
+                   " bytes of arena '" + options.arena->name() + "'; use fewer slots or a larger arena");
   }
   out->reset(new Geometry(std::move(options)));
   return {};
+}
+
+Geometry::Geometry(GeometryOptions options) : options_(std::move(options)) {
+  bases_.push_back(options_.arena->base() + options_.offset_bytes);
+  for (const auto& arena : options_.more_arenas) bases_.push_back(arena->base() + options_.offset_bytes);
+}
+
+bool Geometry::slots_hold(uint64_t bytes, uint64_t alignment) const {
+  if (options_.slot_stride_bytes < bytes || options_.slot_stride_bytes % alignment != 0) return false;
+  for (size_t k = 0; k < bases_.size(); k++) {
+    const Arena& arena = k == 0 ? *options_.arena : *options_.more_arenas[k - 1];
+    const uint64_t first = k * options_.slots_per_arena;
+    const uint64_t count = std::min<uint64_t>(options_.slots_per_arena, options_.slots - first);
+    const uint64_t last = options_.offset_bytes + (count - 1) * options_.slot_stride_bytes;
+    if (last > arena.bytes() || bytes > arena.bytes() - last) return false;
+    if (reinterpret_cast<uintptr_t>(bases_[k]) % alignment != 0) return false;
+  }
+  return true;
 }
 
 bool Geometry::same_shape(const Geometry& other) const {

@@ -27,7 +27,11 @@ struct LayerPlaces {
 
 struct GeometryOptions {
   std::shared_ptr<Arena> arena;
-  uint64_t offset_bytes = 0;  // of slot 0 in the arena
+  // Memory of more than one arena: slots [k * slots_per_arena, (k + 1) * slots_per_arena) lie in arena k,
+  // of `arena` followed by these.
+  std::vector<std::shared_ptr<Arena>> more_arenas;
+  uint32_t slots_per_arena = 0;  // 0: all
+  uint64_t offset_bytes = 0;     // of each arena's first slot in it
   uint64_t slot_stride_bytes = 0;
   uint32_t slots = 0;
   uint32_t block_tokens = 0;
@@ -44,15 +48,20 @@ class Geometry {
   static constexpr uint32_t kMaxLayers = 1024;
   static constexpr uint32_t kMaxPlanes = 256;
 
-  // INVALID_ARGUMENT when a slot, layer or plane would lie outside the arena.
+  // INVALID_ARGUMENT when a slot, layer or plane would lie outside its arena.
   static Status create(GeometryOptions options, std::shared_ptr<const Geometry>* out);
 
   uint32_t slots() const { return options_.slots; }
   uint32_t block_tokens() const { return options_.block_tokens; }
   uint32_t layers() const { return static_cast<uint32_t>(options_.layers.size()); }
-  const Arena& arena() const { return *options_.arena; }
 
-  std::byte* slot(uint32_t index) const { return base_ + index * options_.slot_stride_bytes; }
+  std::byte* slot(uint32_t index) const {
+    if (bases_.size() == 1) return bases_[0] + index * options_.slot_stride_bytes;
+    return bases_[index / options_.slots_per_arena] +
+           index % options_.slots_per_arena * options_.slot_stride_bytes;
+  }
+  // Whether every slot has `bytes` bytes, from an address that is a multiple of alignment.
+  bool slots_hold(uint64_t bytes, uint64_t alignment) const;
   uint64_t slot_stride_bytes() const { return options_.slot_stride_bytes; }
   std::byte* at(uint32_t slot_index, uint32_t layer, const Plane& plane, uint32_t token) const {
     return slot(slot_index) + options_.layers[layer].offset_bytes + plane.offset_bytes +
@@ -73,10 +82,9 @@ class Geometry {
   }
 
  private:
-  explicit Geometry(GeometryOptions options)
-      : options_(std::move(options)), base_(options_.arena->base() + options_.offset_bytes) {}
+  explicit Geometry(GeometryOptions options);
   GeometryOptions options_;
-  std::byte* base_;
+  std::vector<std::byte*> bases_;  // of each arena's first slot
 };
 
 // One block of one layer, from a slot to a slot. `block` is the block's position in its sequence;

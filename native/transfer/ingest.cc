@@ -122,12 +122,8 @@ bool TransferEngine::valid_blocks(const dp_descriptor& d) const {
   const auto buffer = geometry(read ? d.dst_geometry : d.src_geometry);
   if (options_.store == nullptr || buffer == nullptr || d.layer_count != 1) return false;
   const store::BlockFormat& format = options_.store->format();
-  const uint64_t last_slot =
-      static_cast<uint64_t>(buffer->slot(buffer->slots() - 1) - buffer->arena().base());
-  return buffer->slot_stride_bytes() >= format.file_bytes() && buffer->layers() == format.layers() &&
-         within(last_slot, format.file_bytes(), buffer->arena().bytes()) &&
-         buffer->slot_stride_bytes() % store::BlockFormat::kAlignment == 0 &&
-         reinterpret_cast<uintptr_t>(buffer->slot(0)) % store::BlockFormat::kAlignment == 0 &&
+  return buffer->layers() == format.layers() &&
+         buffer->slots_hold(format.file_bytes(), store::BlockFormat::kAlignment) &&
          within(read ? d.src_list : d.dst_list, d.list_count, header.key_entries) &&
          within(read ? d.dst_list : d.src_list, d.list_count, header.slot_entries);
 }

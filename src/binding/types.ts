@@ -84,6 +84,10 @@ export interface NativePlane {
 
 export interface NativeGeometry {
   readonly arena: NativeArena;
+  /** Memory beyond one arena: slots [k * slotsPerArena, (k + 1) * slotsPerArena) lie in the kth of all. */
+  readonly moreArenas?: readonly NativeArena[];
+  readonly slotsPerArena?: number;
+  /** Of each arena's first slot in it. */
   readonly offsetBytes: number;
   readonly slotStrideBytes: number;
   readonly slots: number;

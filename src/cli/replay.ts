@@ -1,8 +1,8 @@
-import { tmpdir } from 'node:os';
+import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { availableParallelism } from 'node:os';
 import { Command, Option } from 'commander';
 import { blockLayout, loadModel } from '../layout/index.js';
+import type * as Replay from '../replay/index.js';
 import type { ClusterOptions, ReplayMode, ModeSummary } from '../replay/index.js';
 import { LinearTimeModel } from '../scheduler/index.js';
 import { formatBytesPerSecond } from '../telemetry/index.js';
@@ -22,6 +22,9 @@ import {
   sizeBytes,
   type WorkloadFlags,
 } from './support.js';
+
+/** src/replay loads the add-on's types, not the add-on; imported late so that --help stays quick. */
+type ReplayModule = typeof Replay;
 
 interface ReplayFlags extends WorkloadFlags {
   mode: ReplayMode[];
@@ -186,7 +189,7 @@ function report(
   options: ClusterOptions,
   summaries: ReadonlyMap<ReplayMode, ModeSummary>,
   context: ReturnType<typeof contextOf>,
-  replay: typeof import('../replay/index.js'),
+  replay: ReplayModule,
 ): void {
   const modes = [...summaries.keys()];
   const baseline = replay.baselineOf(modes);

@@ -34,7 +34,7 @@ export interface PrefillEngineOptions extends EngineOptions {
   readonly maxRequestsPerBatch?: number;
   /** Forward batches whose transfers may be under way at once; default 2. */
   readonly maxBatches?: number;
-  /** The request's whole prompt KV is in the DE buffer (CLOCK_MONOTONIC). */
+  /** The request's whole prompt KV is in the DE buffer (CLOCK_MONOTONIC). Must not throw. */
   readonly onPrefilled?: (request: string, finishedUs: number) => void;
 }
 

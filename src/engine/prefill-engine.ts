@@ -182,6 +182,8 @@ export class PrefillEngine {
       if (this.#afterChunk(entry, blameless)) again.push(entry.request);
     }
     this.#queue.unshift(...again);
+    // Whoever heard of one's end may have ended another.
+    for (const request of again) if (request.error !== undefined) this.#dropQueued(request);
     this.#formBatches();
   }
 

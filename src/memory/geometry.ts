@@ -1,4 +1,5 @@
 /** Where blocks lie in a region: three layouts of our own; an engine's paged memory is a fourth, adopted. */
+import { freemem } from 'node:os';
 import type { NativeGeometry } from '../binding/index.js';
 import { DualPathError } from '../errors/index.js';
 import type { BlockLayout } from '../layout/index.js';
@@ -9,17 +10,41 @@ const roundUp = (value: number, unit: number): number => Math.ceil(value / unit)
 
 /** What an arena holds at most: io_uring registers no more as one buffer. */
 const maxArenaBytes = 2 ** 30;
+const maxSlots = 2 ** 26; // entries of the largest slot table
 
-/** @throws INVALID_ARGUMENT unless one arena holds the slots. */
-function checkSlots(slots: number, bytesPerSlot: number, name: string): void {
+/** The memory part of a geometry: as few arenas as hold the slots, all of one size. */
+function memory(
+  slots: number,
+  bytesPerSlot: number,
+  name: string,
+  emulatedHbm: boolean,
+): Pick<NativeGeometry, 'arena' | 'moreArenas' | 'slots'> & { readonly slotsPerArena: number } {
   const most = Math.floor(maxArenaBytes / bytesPerSlot);
-  if (Number.isSafeInteger(slots) && slots >= 1 && slots <= most) return;
-  throw new DualPathError(
-    'INVALID_ARGUMENT',
-    `'${name}': ${slots} blocks of ${bytesPerSlot} bytes each; 1 to ${most} fit its arena of at most ` +
-      `${maxArenaBytes} bytes: ask for as many, or use several engines for more`,
-    { name, blocks: String(slots), block_bytes: bytesPerSlot, limit_blocks: most },
+  if (!Number.isSafeInteger(slots) || slots < 1 || slots > maxSlots || most < 1) {
+    throw new DualPathError(
+      'INVALID_ARGUMENT',
+      `'${name}': ${slots} blocks of ${bytesPerSlot} bytes; 1 to ${maxSlots} blocks of at most ${maxArenaBytes} ` +
+        'bytes are possible: ask for as many, or choose a smaller block size',
+      { name, blocks: String(slots), block_bytes: bytesPerSlot, limit_blocks: maxSlots },
+    );
+  }
+  const available = freemem();
+  if (slots * bytesPerSlot > available) {
+    throw new DualPathError(
+      'MEMORY_LIMIT',
+      `'${name}': ${slots} blocks of ${bytesPerSlot} bytes, ${available} bytes are available on this machine; ask for fewer`,
+      { name, blocks: slots, block_bytes: bytesPerSlot, available_bytes: available },
+    );
+  }
+  const count = Math.ceil(slots / most);
+  const slotsPerArena = Math.ceil(slots / count);
+  const bytes = slotsPerArena * bytesPerSlot;
+  const arenas = Array.from(
+    { length: count },
+    (_, k) => new Arena({ name: count === 1 ? name : `${name}/${k}`, bytes, emulatedHbm }).handle,
   );
+  const [arena, ...moreArenas] = arenas;
+  return { arena: arena!, moreArenas, slots, slotsPerArena };
 }
 
 type Layers = NativeGeometry['layers'];
@@ -50,13 +75,10 @@ export function bufferGeometry(
   slots: number,
   name: string,
 ): NativeGeometry {
-  checkSlots(slots, file.fileBytes, name);
-  const arena = new Arena({ name, bytes: slots * file.fileBytes });
   return {
-    arena: arena.handle,
+    ...memory(slots, file.fileBytes, name, false),
     offsetBytes: 0,
     slotStrideBytes: file.fileBytes,
-    slots,
     blockTokens: layout.blockTokens,
     layers: layersOf(layout, (layer) => file.headerBytes + layout.layerOffsetBytes(layer)),
   };
@@ -75,28 +97,23 @@ export function stagingGeometry(
 ): NativeGeometry {
   const stride = roundUp(layout.maxLayerBlockBytes, cacheLine);
   const window = Math.min(windowLayers, layout.layers);
-  checkSlots(slots, stride * window, name);
-  const arena = new Arena({ name, bytes: stride * slots * window, emulatedHbm: true });
+  const held = memory(slots, stride * window, name, true);
   return {
-    arena: arena.handle,
+    ...held,
     offsetBytes: 0,
     slotStrideBytes: stride,
-    slots,
     blockTokens: layout.blockTokens,
-    layers: layersOf(layout, (layer) => (layer % window) * stride * slots),
+    layers: layersOf(layout, (layer) => (layer % window) * stride * held.slotsPerArena),
   };
 }
 
 /** DE HBM: whole sequences, a slot holds every layer of a block. */
 export function sequenceGeometry(layout: BlockLayout, slots: number, name: string): NativeGeometry {
   const stride = slotBytes.sequence(layout);
-  checkSlots(slots, stride, name);
-  const arena = new Arena({ name, bytes: stride * slots, emulatedHbm: true });
   return {
-    arena: arena.handle,
+    ...memory(slots, stride, name, true),
     offsetBytes: 0,
     slotStrideBytes: stride,
-    slots,
     blockTokens: layout.blockTokens,
     layers: layersOf(layout, (layer) => layout.layerOffsetBytes(layer)),
   };

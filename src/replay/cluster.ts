@@ -15,9 +15,6 @@ import {
   type ReplayMode,
 } from './options.js';
 
-/** Arenas are at most 1 GiB. */
-const maxArenaBytes = 1 << 30;
-
 interface Sizes {
   readonly prefillBuffer: number;
   readonly decodeBuffer: number;
@@ -137,11 +134,11 @@ function sizesOf(options: ClusterOptions, store: BlockStore, layerwise: boolean)
   const { layout } = options;
   const blocks = (what: string, bytes: number, blockBytes: number): number => {
     const count = Math.floor(bytes / blockBytes);
-    if (bytes > maxArenaBytes || count < 1) {
+    if (count < 1) {
       throw new DualPathError(
         'INVALID_ARGUMENT',
-        `${what}: ${bytes} bytes, ${blockBytes} (one block) to ${maxArenaBytes} allowed; choose a size within`,
-        { bytes, least_bytes: blockBytes, limit_bytes: maxArenaBytes },
+        `${what}: ${bytes} bytes hold no block of ${blockBytes} bytes; give it at least that`,
+        { bytes, least_bytes: blockBytes },
       );
     }
     return count;

@@ -139,9 +139,9 @@ class ReplayRun {
 
   /** The first failure ends the run: what came of the other sessions could no longer be compared. */
   async #allSessions(): Promise<void> {
-    let failed: unknown;
+    let failed: Error | undefined;
     const stop = (error: unknown): void => {
-      failed ??= error;
+      failed ??= error instanceof Error ? error : new DualPathError('INTERNAL', String(error));
       for (const running of this.#running.values()) running.reject(failed);
     };
     const { signal } = this.#hooks;

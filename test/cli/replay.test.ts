@@ -5,7 +5,19 @@ import { describe, expect, it } from 'vitest';
 import { dualpath } from './support.js';
 
 const sample = 'examples/traces/agent-sessions-sample.jsonl';
-const small = ['--sessions', '4', '--turns', '3', '--scale', '0.004', '--snic-rate', '200MB/s'];
+const small = [
+  ...['--sessions', '4', '--turns', '3', '--scale', '0.004', '--snic-rate', '200MB/s'],
+  ...[
+    '--prefill-buffer',
+    '8MiB',
+    '--decode-buffer',
+    '16MiB',
+    '--prefill-hbm',
+    '8MiB',
+    '--decode-hbm',
+    '16MiB',
+  ],
+];
 
 describe('dualpath replay', () => {
   it('prints one document with the figures of each mode', async () => {
@@ -60,7 +72,7 @@ describe('dualpath replay', () => {
     [['--model', 'nonesuch'], /nonesuch.*demo/s],
     [['--prefill', '0'], /prefill/],
     [['--snic-rate', 'quick'], /snic-rate/],
-    [['--prefill-buffer', '2GiB'], /1073741824 allowed/],
+    [['--decode-hbm', '1TiB'], /available on this machine/],
     [['--decode-buffer', '64KiB'], /--decode-buffer|decode buffer/],
     [['--block-size', '100000'], /block/],
   ])('refuses %j, saying what would do', async (extra, message) => {
@@ -101,6 +113,14 @@ describe('dualpath replay', () => {
         model,
         '--block-size',
         size,
+        '--decode-hbm',
+        '1MiB',
+        '--prefill-buffer',
+        '1MiB',
+        '--decode-buffer',
+        '1MiB',
+        '--prefill-hbm',
+        '1MiB',
         '--mode',
         'layerwise,split',
         '--json',

@@ -1,4 +1,5 @@
 import { describe, expect, it, vi } from 'vitest';
+import { DecodeEngine, PrefillEngine } from '../../src/engine/index.js';
 import { DualPathError } from '../../src/errors/index.js';
 import { decodeReads, Gate, TestCluster, tokens, type ClusterOptions } from './cluster.js';
 
@@ -245,5 +246,41 @@ describe('requests that cannot be', () => {
     });
     await expect(cluster.turn('one', tokens(100))).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' });
     await cluster.expectNothingHeld();
+  });
+});
+
+describe('the scheduler', () => {
+  it('may reuse a name in a new epoch while its first use still winds up', async () => {
+    const gate = new Gate();
+    await using cluster = new TestCluster({
+      policy: 'split',
+      decode: 2,
+      maxBatches: 1,
+      beforeBatch: () => gate.opened,
+    });
+    const prompt = tokens(100);
+    const first = cluster.turn('same', prompt);
+    await vi.waitFor(() => expect(cluster.batches).toBe(1));
+    const used = cluster.decode.findIndex(({ engine, free }) => engine.hbm.available < free.hbm);
+    cluster.scheduler.engineLost(cluster.decode[used]!.engine.name);
+    await expect(first).rejects.toMatchObject({ code: 'PEER_LOST' });
+    const second = cluster.turn('same', prompt);
+    gate.open();
+    expect(await second).toMatchObject({ hitBlocks: 0, storedBlocks: 6 });
+    await cluster.expectRightBytes(prompt);
+    await cluster.expectNothingHeld();
+  });
+
+  it('that refuses work ends batches() and sequences() with its error', async () => {
+    await using cluster = new TestCluster();
+    const { front, scheduler, control } = cluster;
+    const prompts = { prompt: () => tokens(1), maxNewTokens: () => 1 };
+    const options = { traffic: front, scheduler, control, prompts, group: 'nowhere' };
+    const timeModel = { predict: () => ({ attentionS: 0, totalS: 0 }) };
+    const prefill = new PrefillEngine({ ...options, stagingBlocks: 4, timeModel, quotaS: 1 });
+    await expect(prefill.batches().next()).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' });
+    const decode = new DecodeEngine({ ...options, hbmBlocks: 4 });
+    await expect(decode.sequences().next()).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' });
+    await Promise.all([prefill.close(), decode.close()]);
   });
 });

@@ -91,6 +91,23 @@ describe('a batch that is given up', () => {
     await cluster.expectNothingHeld();
   });
 
+  it('with the last chunk: the prompt is copied and stored once all the same', async () => {
+    let given = false;
+    await using cluster = new TestCluster({
+      beforeBatch: async (batch) => {
+        if (!given) batch.abort();
+        given = true;
+      },
+    });
+    const prompt = tokens(50);
+    await cluster.turn('one', prompt);
+    await cluster.expectRightBytes(prompt);
+    const { layout, decode } = cluster;
+    const { copyBytes, writeBlocks, writeSkippedBlocks } = decode[0]!.engine.traffic.engine.statistics();
+    expect(copyBytes).toBe((50 / layout.blockTokens) * layout.fullBlockBytes);
+    expect([writeBlocks, writeSkippedBlocks]).toEqual([3, 0]);
+  });
+
   it('is not handed out when its device was too slow to take it', async () => {
     const gate = new Gate();
     const taken: PrefillBatch[] = [];

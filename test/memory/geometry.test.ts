@@ -1,6 +1,12 @@
 import { describe, expect, it } from 'vitest';
 import { blockLayout, presets } from '../../src/layout/index.js';
-import { bufferGeometry, sequenceGeometry, slotBytes, stagingGeometry } from '../../src/memory/index.js';
+import {
+  Arena,
+  bufferGeometry,
+  sequenceGeometry,
+  slotBytes,
+  stagingGeometry,
+} from '../../src/memory/index.js';
 import type { NativeGeometry } from '../../src/binding/index.js';
 import { errorOf, openEngine, plainMemory } from '../transfer/support.js';
 
@@ -49,13 +55,60 @@ describe('geometries', () => {
     expect(geometry.arena.facts().bytes).toBe(3 * slotBytes.staging(layout, 2));
   });
 
-  it('too many blocks for one arena: says how many fit', async () => {
+  it('takes several arenas of one size for more than 1 GiB', async () => {
     const most = Math.floor(2 ** 30 / file.fileBytes);
-    const error = await errorOf(() => bufferGeometry(layout, file, most + 1, 'pe/buffer'));
-    expect(error).toMatchObject({ code: 'INVALID_ARGUMENT', details: { limit_blocks: most } });
-    expect(error.message).toMatch(
-      /^'pe\/buffer': 65537 blocks of 16384 bytes each; 1 to 65536 fit its arena/,
+    const geometry = bufferGeometry(layout, file, most + 1, 'pe/buffer');
+    expect(geometry.slotsPerArena).toBe(Math.ceil((most + 1) / 2));
+    expect(geometry.moreArenas).toHaveLength(1);
+    for (const arena of [geometry.arena, ...geometry.moreArenas!]) {
+      expect(arena.facts().bytes).toBe(geometry.slotsPerArena! * file.fileBytes);
+    }
+    expect(openEngine().addGeometry(geometry)).toBe(0);
+  });
+
+  it('copies between slots of different arenas', async () => {
+    // The same slots, once in one arena and once in three.
+    const layers = sequenceGeometry(layout, 1, 'x').layers;
+    const slotStrideBytes = slotBytes.sequence(layout);
+    const arenaOf = (slots: number): Arena => new Arena({ name: 'a', bytes: slots * slotStrideBytes });
+    const common = { offsetBytes: 0, slotStrideBytes, slots: 5, blockTokens: layout.blockTokens, layers };
+    const whole = arenaOf(5);
+    const thirds = [arenaOf(2), arenaOf(2), arenaOf(2)];
+    const engine = openEngine();
+    const from = engine.addGeometry({ ...common, arena: whole.handle });
+    const [arena, ...moreArenas] = thirds.map(({ handle }) => handle);
+    const to = engine.addGeometry({ ...common, arena: arena!, moreArenas, slotsPerArena: 2 });
+    const bytes = new Uint8Array(whole.buffer);
+    for (let i = 0; i < bytes.length; i++) bytes[i] = (i * 131) % 251;
+    const list = engine.slotTable.take(5);
+    engine.setSlots(list, [0, 1, 2, 3, 4]);
+    await engine.submit([
+      {
+        op: 'copy',
+        from,
+        to,
+        fromSlots: list,
+        toSlots: list,
+        blocks: 5,
+        firstBlock: 0,
+        tokenBegin: 0,
+        tokenEnd: 5 * layout.blockTokens,
+        layers: layout.layers,
+      },
+    ]).done;
+    for (let slot = 0; slot < 5; slot++) {
+      const start = (slot % 2) * slotStrideBytes;
+      const copied = new Uint8Array(thirds[Math.floor(slot / 2)]!.buffer, start, layout.fullBlockBytes);
+      const original = bytes.subarray(slot * slotStrideBytes, slot * slotStrideBytes + layout.fullBlockBytes);
+      expect(Buffer.compare(copied, original)).toBe(0);
+    }
+    expect(() => engine.addGeometry({ ...common, arena: arena!, moreArenas, slotsPerArena: 3 })).toThrowError(
+      /2 arenas are needed, 3 given/,
     );
+  });
+
+  it('refuses impossible numbers of blocks, and more than the machine has', async () => {
+    expect((await errorOf(() => bufferGeometry(layout, file, 2 ** 26, 'huge'))).code).toBe('MEMORY_LIMIT');
     for (const slots of [0, -1, 0.5, Number.NaN]) {
       expect((await errorOf(() => stagingGeometry(layout, slots, 2, 's'))).code).toBe('INVALID_ARGUMENT');
       expect((await errorOf(() => sequenceGeometry(layout, slots, 'h'))).code).toBe('INVALID_ARGUMENT');

@@ -1,8 +1,9 @@
 /** Out of one engine's memory into the store, out of the store into another's: every byte. */
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, it } from 'vitest';
 import { blockLayout, type BlockLayout } from '../../src/layout/index.js';
+import { BlockStore } from '../../src/storage/index.js';
 import {
   headsLayout,
   headsModel,
@@ -24,14 +25,17 @@ describe.each([
   ['demo-mla', blockLayout(preset('demo-mla'), { blockTokens: 8 })],
   ['blocks of one token', blockLayout(headsModel(2), { blockTokens: 1 })],
 ] as [string, BlockLayout][])('%s', (_name, layout) => {
+  const path = scratchDirectory(afterAll);
+  const store = BlockStore.open({ path: join(path, 'store'), layout });
+
   it.each([
     ['nhd', 'hnd'],
     ['hnd', 'nhd'],
   ] as [(typeof orders)[number], (typeof orders)[number]][])('%s to %s', async (out, into) => {
-    const manager = openManager(layout, scratchDirectory());
+    const manager = openManager(layout, path, { store });
     const blocks = 5;
     const count = blocks * layout.blockTokens + (layout.blockTokens > 1 ? 1 : 0);
-    const sequence = tokens(count);
+    const sequence = tokens(count, orders.indexOf(out));
     const source = new PagedMemory(layout, 12, out);
     const from = scattered(blocks + 1);
     source.write(from, count, 1);

@@ -14,9 +14,10 @@ export { errorOf, openRuntime, sleep, turn } from '../transfer/support.js';
 
 let named = 0;
 
-export function scratchDirectory(): string {
+/** Removed when the test has ended, or whenever `then` says. */
+export function scratchDirectory(then: (remove: () => void) => void = onTestFinished): string {
   const path = mkdtempSync(join(tmpdir(), 'dualpath-test-'));
-  onTestFinished(() => rmSync(path, { recursive: true, force: true }));
+  then(() => rmSync(path, { recursive: true, force: true }));
   return path;
 }
 

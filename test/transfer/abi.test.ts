@@ -12,9 +12,11 @@ const code = header.replace(/\/\*[\s\S]*?\*\//g, '');
 function enumerators(name: string): Record<string, number> {
   const body = new RegExp(`enum ${name} \\{([^}]*)\\}`).exec(code)?.[1] ?? '';
   const values = [...body.matchAll(/(\w+) = (\d+)u?(?: << (\d+))?/g)];
-  return Object.fromEntries(
-    values.map(([, key, value, shift]) => [key, Number(value) << Number(shift ?? 0)]),
-  );
+  const entries = values.map(([, key = '', value, shift]): [string, number] => [
+    key,
+    Number(value) << Number(shift ?? 0),
+  ]);
+  return Object.fromEntries(entries);
 }
 
 const defined = (name: string): number => {

@@ -149,6 +149,25 @@ TEST_F(StreamTest, ALaneOfKernelsWithoutDurationDoesNotStarveTheOther) {
   EXPECT_LT(door_->counter(0), 2000u * UINT16_MAX);
 }
 
+TEST_F(StreamTest, ACancelledLaunchIsOverAtOnceAndStillBumps) {
+  Launch blocked = kernel(1000 * kMillisecond_ns);
+  blocked.steps = 5;
+  blocked.wait[0] = wait_for(10, 1);
+  blocked.bodies.push_back({});  // never looked at
+  const uint32_t id = gpu_->launch(blocked);
+  ASSERT_NE(id, 0u);
+  const uint32_t behind = gpu_->launch(kernel(0));
+  EXPECT_NE(behind, id);
+  usleep(2000);
+  EXPECT_EQ(door_->counter(0), 0u);
+  gpu_->cancel(id + 1000);  // nobody's
+  gpu_->cancel(id);
+  ASSERT_TRUE(reaches(0, 6));
+  const StreamStatistics statistics = gpu_->statistics();
+  EXPECT_EQ(statistics.modelled_ns, 0u);
+  EXPECT_EQ(statistics.overruns, 0u);
+}
+
 class BodyTest : public StreamTest {
  protected:
   KernelBody body(TokenRange check, TokenRange write) const {

@@ -81,6 +81,37 @@ TEST(GeometryTest, RefusesSizesThatOverflow) {
   }
 }
 
+TEST(GeometryTest, SlotsMayLieInSeveralArenas) {
+  GeometryOptions options;
+  options.arena = exact_arena(3 * 4096);
+  options.more_arenas = {exact_arena(3 * 4096), exact_arena(3 * 4096)};
+  options.slots_per_arena = 3;
+  options.slots = 8;
+  options.block_tokens = 4;
+  options.slot_stride_bytes = 4096;
+  options.layers = {{100, {{0, 10, 10, 0}}}, {200, {{0, 10, 10, 0}}}};
+  std::shared_ptr<const Geometry> geometry;
+  ASSERT_TRUE(Geometry::create(options, &geometry).ok());
+  EXPECT_EQ(geometry->slot(2), options.arena->base() + 2 * 4096);
+  EXPECT_EQ(geometry->slot(3), options.more_arenas[0]->base());
+  EXPECT_EQ(geometry->at(7, 1, geometry->planes(1)[0], 3), options.more_arenas[1]->base() + 4096 + 230);
+  EXPECT_TRUE(geometry->slots_hold(4096, 4096));
+  EXPECT_FALSE(geometry->slots_hold(4097, 4096));
+  EXPECT_FALSE(geometry->slots_hold(4096, 8192));
+
+  options.slots = 10;
+  const Status status = create(options);
+  EXPECT_STREQ(status.code, "INVALID_ARGUMENT");
+  EXPECT_NE(status.message.find("4 arenas are needed, 3 given"), std::string::npos) << status.message;
+  options.slots = 6;
+  EXPECT_FALSE(create(options).ok()) << "nor may there be too many";
+  options.slots = 8;
+  options.more_arenas[1] = exact_arena(2 * 4096 - 1);
+  EXPECT_FALSE(create(options).ok()) << "each arena has room for slots_per_arena slots";
+  options.more_arenas[1] = nullptr;
+  EXPECT_FALSE(create(options).ok());
+}
+
 TEST(GeometryTest, ShapeIsTokensLayersPlanesAndWindowsButNotPlaces) {
   const Shape shape{8, {{{82, 0}, {20, 16}}, {{36, 0}}}};
   const auto full = full_blocks(shape, 3);
@@ -147,8 +178,8 @@ class CopyBlockTest : public ::testing::Test {
     }
   }
 
-  void fill(const Arena& arena) {
-    for (size_t i = 0; i < arena.bytes(); i++) arena.base()[i] = static_cast<std::byte>(random_());
+  void fill(const Geometry& geometry) {
+    for (std::byte& byte : memory_of(geometry)) byte = static_cast<std::byte>(random_());
   }
 
   std::mt19937_64 random_{20240607};
@@ -181,9 +212,10 @@ TEST_F(CopyBlockTest, MovesWhatAPlainTranscriptionMoves) {
     const auto from = random_layout(shape, slots);
     const auto to = random_layout(shape, slots);
     ASSERT_TRUE(from->same_shape(*to));
-    fill(from->arena());
-    fill(to->arena());
-    std::vector<std::byte> expected(to->arena().base(), to->arena().base() + to->arena().bytes());
+    fill(*from);
+    fill(*to);
+    const auto memory = memory_of(*to);
+    std::vector<std::byte> expected(memory.begin(), memory.end());
     const uint32_t layer = below(from->layers());
     const uint32_t block = below(5);
     const uint32_t end = below(7 * shape.block_tokens);
@@ -192,10 +224,10 @@ TEST_F(CopyBlockTest, MovesWhatAPlainTranscriptionMoves) {
     const uint32_t from_slot = below(slots);
     const uint32_t to_slot = below(slots);
     const uint64_t moved = copy_block(*from, from_slot, *to, to_slot, layer, block, range, window_end);
-    std::vector<std::byte> got(to->arena().base(), to->arena().base() + to->arena().bytes());
-    std::copy(expected.begin(), expected.end(), to->arena().base());
+    const std::vector<std::byte> got(memory.begin(), memory.end());
+    std::copy(expected.begin(), expected.end(), memory.begin());
     EXPECT_EQ(moved, transcribe(*from, from_slot, *to, to_slot, layer, block, range, window_end));
-    std::copy_n(to->arena().base(), expected.size(), expected.begin());
+    std::copy(memory.begin(), memory.end(), expected.begin());
     ASSERT_EQ(got, expected) << "round " << round;
   }
 }

@@ -3,8 +3,10 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,6 +28,19 @@ inline std::shared_ptr<Arena> exact_arena(size_t bytes) {
   std::fill_n(owned->memory.get(), bytes, std::byte{0xee});
   owned->arena = Arena::adopt("test", owned->memory.get(), bytes, ArenaKind::kHost);
   return std::shared_ptr<Arena>(owned, owned->arena.get());
+}
+
+// The memory of a geometry below, to the end of its last plane.
+inline std::span<std::byte> memory_of(const Geometry& geometry) {
+  std::byte* const base = geometry.slot(0);
+  size_t bytes = 0;
+  for (uint32_t l = 0; l < geometry.layers(); l++) {
+    for (const Plane& plane : geometry.planes(l)) {
+      const std::byte* last = geometry.at(geometry.slots() - 1, l, plane, geometry.block_tokens() - 1);
+      bytes = std::max(bytes, static_cast<size_t>(last - base) + plane.bytes_per_token);
+    }
+  }
+  return {base, bytes};
 }
 
 struct PlaneShape {

@@ -64,14 +64,15 @@ TEST_F(LinksTest, SendersOfOneEngineShareItsLinkFairly) {
     const uint32_t from = engine.add_geometry(full_blocks(shape, 1));
     const uint32_t to = target.add_geometry(full_blocks(shape, 8));
     const uint32_t peer = engine.connect("target" + std::to_string(senders));
-    options.links.nic_egress->reserve(1'800'000, now_ns());  // 30 ms: nobody gets a start over the others
     for (uint32_t s = 0; s < senders; s++) {
       dp_descriptor d = layers(DP_OP_SEND, from, to, engine.list({0}), 1, 60);
       d.dst_list = engine.list({s});
       d.peer = peer;
+      d.wait[0] = wait_for(100, 1);
       d.signal[0] = add(s);
       engine.submit({d});
     }
+    engine.bump(100);  // all at once
     ASSERT_NE(engine.next().kind, 0);
     for (uint32_t s = 0; s < senders; s++) {
       EXPECT_GE(engine.counter(s), 40u) << "sender " << s << " of " << senders;
@@ -97,7 +98,7 @@ TEST_F(LinksTest, EnginesOfOneReactorShareALinkFairly) {
     d.signal[0] = add(0);
     engines[e]->submit({d});
   }
-  link->reserve(1'800'000, now_ns());  // 30 ms: nobody gets a start over the others
+  link->reserve(6'000'000, now_ns());  // 100 ms: nobody gets a start over the others
   for (auto& engine : engines) engine->bump(1);
   const auto done = [&](int e) { return engines[e]->counter(0); };
   while (std::max({done(0), done(1), done(2)}) < 45) usleep(200);

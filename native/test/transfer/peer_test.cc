@@ -97,15 +97,15 @@ TEST_F(PeerTest, NothingIsWrittenOnceRequestCloseHasReturned) {
   const uint32_t id = sender_->submit({send()});
   ASSERT_TRUE(receiver_->reaches(0, 5));  // in the middle: all of it takes 328 ms
   receiver_->request_close();
-  const std::byte* memory = target_->arena().base();
-  const std::vector<std::byte> then(memory, memory + target_->arena().bytes());
+  const auto memory = memory_of(*target_);
+  const std::vector<std::byte> then(memory.begin(), memory.end());
   const uint64_t counter = receiver_->counter(0);
   const dp_record record = sender_->next();
   EXPECT_EQ(record.program, id);
   EXPECT_EQ(record.status, DP_ERROR_PEER);
   EXPECT_GT(record.bytes_moved, 4 * shape_.layer_bytes(0));
   EXPECT_LT(record.bytes_moved, 4 * shape_.block_bytes());
-  EXPECT_EQ(memcmp(memory, then.data(), then.size()), 0);
+  EXPECT_EQ(memcmp(memory.data(), then.data(), then.size()), 0);
   EXPECT_EQ(receiver_->counter(0), counter);
   EXPECT_LT(sender_->counter(1), 50u);
 }

@@ -152,7 +152,7 @@ TEST_F(StorageFaultTest, TheBufferIsNotTouchedAfterTheRecordOfACancelledRead) {
   EXPECT_GE(now_ns() - begin, 30'000'000u) << "what was in flight came back first";
   wipe();
   EXPECT_TRUE(engine_->quiet(50'000'000));
-  EXPECT_TRUE(untouched(buffer_->arena().base(), buffer_->arena().bytes()));
+  EXPECT_TRUE(untouched(memory_of(*buffer_).data(), memory_of(*buffer_).size()));
   EXPECT_EQ(engine_->counter(0), 0u);
 }
 

@@ -57,7 +57,7 @@ class StorageTest : public ::testing::Test {
     wipe();
     return keys;
   }
-  void wipe() { std::fill_n(buffer_->arena().base(), buffer_->arena().bytes(), std::byte{0xee}); }
+  void wipe() { std::ranges::fill(memory_of(*buffer_), std::byte{0xee}); }
 
   const Shape shape_ = uniform_shape(4, kTokens, {{82, 0}, {36, 0}});
   const std::vector<uint64_t> seeds_ = seeds_of(2 * kBlocks * kTokens);
