@@ -101,6 +101,7 @@ void EngineObject::define(Napi::Env env, Napi::Object exports) {
                                      InstanceMethod<&EngineObject::connect>("connect"),
                                      InstanceMethod<&EngineObject::cancel>("cancel"),
                                      InstanceMethod<&EngineObject::hash>("hash"),
+                                     InstanceMethod<&EngineObject::block_path>("blockPath"),
                                      InstanceMethod<&EngineObject::request_close>("requestClose"),
                                      InstanceMethod<&EngineObject::detach>("detach"),
                                      InstanceMethod<&EngineObject::statistics>("statistics")}));
@@ -232,6 +233,17 @@ Napi::Value EngineObject::hash(const Napi::CallbackInfo& info) {
   const Napi::Promise promise = worker->promise();
   worker->Queue();
   return promise;
+}
+
+// The file of the block whose key stands at this entry of the key table; empty without a store.
+Napi::Value EngineObject::block_path(const Napi::CallbackInfo& info) {
+  const uint32_t key = info[0].ToNumber().Uint32Value();
+  const auto& store = engine_->options().store;
+  if (store == nullptr || key >= engine_->door().header().key_entries)
+    return Napi::String::New(info.Env(), "");
+  char relative[store::kBlockPathBytes];
+  store->block_path(engine_->door().keys()[key], relative);
+  return Napi::String::New(info.Env(), store->path() + "/" + relative);
 }
 
 Napi::Value EngineObject::request_close(const Napi::CallbackInfo& info) {

@@ -53,6 +53,8 @@ runOrExit(process.execPath, [
   join(root, 'node_modules/cmake-js/bin/cmake-js'),
   ...['build', '--log-level', 'warn', '-p', parallel, '--CDDUALPATH_SANITIZE=address'],
 ]);
+// Tests of workers, processes and examples run what is built.
+runOrExit(process.execPath, [join(root, 'node_modules/typescript/bin/tsc'), '-p', 'tsconfig.build.json']);
 runOrExit(
   process.execPath,
   [

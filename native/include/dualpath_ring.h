@@ -109,7 +109,19 @@ struct dp_record {
   uint64_t submitted_ns; /* CLOCK_MONOTONIC when native code took the program */
   uint64_t finished_ns;  /* CLOCK_MONOTONIC when it ended */
   int32_t error_errno;
-  uint32_t reserved[3];
+  uint32_t error_call;   /* enum dp_storage_call that failed, 0 for none */
+  uint32_t error_offset; /* bytes of the block's file that had been moved */
+  uint32_t error_bytes;  /* bytes that were to be moved in all */
+};
+
+enum dp_storage_call {
+  DP_CALL_NONE = 0,
+  DP_CALL_OPEN = 1,
+  DP_CALL_READ = 2,
+  DP_CALL_WRITE = 3,
+  DP_CALL_FSYNC = 4,
+  DP_CALL_RENAME = 5,
+  DP_CALL_VERIFY = 6, /* the bytes came, and are not the block */
 };
 
 enum dp_error {

@@ -10,6 +10,20 @@ namespace {
 
 constexpr int kBlocksPerTurn = 8;
 
+dp_storage_call storage_call(const BlockOp& op) {
+  switch (op.call) {
+    case BlockCall::kOpen:
+      return DP_CALL_OPEN;
+    case BlockCall::kTransfer:
+      return op.write ? DP_CALL_WRITE : DP_CALL_READ;
+    case BlockCall::kSync:
+      return DP_CALL_FSYNC;
+    case BlockCall::kPublish:
+      return DP_CALL_RENAME;
+  }
+  return DP_CALL_NONE;
+}
+
 }  // namespace
 
 bool TransferEngine::turn_blocks(Active& active, uint64_t now, BlockIo& io) {
@@ -123,7 +137,7 @@ bool TransferEngine::judge_block(const BlockOp& op, Active& active) {
   const store::BlockKey key{op.key};
   if (op.write) {
     if (op.error != 0) {
-      fail(*active.program, &active, DP_ERROR_STORAGE, op.index, op.error);
+      fail_block(op, active, DP_ERROR_STORAGE);
       return false;
     }
     store.publish(key);
@@ -131,7 +145,7 @@ bool TransferEngine::judge_block(const BlockOp& op, Active& active) {
   }
   if (op.error == 0 && store.format().verify(op.buffer, op.done, key).ok()) return true;
   if (op.error != 0 && op.error != ENOENT) {
-    fail(*active.program, &active, DP_ERROR_STORAGE, op.index, op.error);
+    fail_block(op, active, DP_ERROR_STORAGE);
     return false;
   }
   statistics_.bad_blocks.fetch_add(1, std::memory_order_relaxed);
@@ -140,8 +154,19 @@ bool TransferEngine::judge_block(const BlockOp& op, Active& active) {
   } else {
     store.quarantine(key);
   }
-  fail(*active.program, &active, DP_ERROR_BAD_BLOCK, op.index, op.error);
+  fail_block(op, active, DP_ERROR_BAD_BLOCK);
   return false;
+}
+
+// Which call on which block's file failed, where in it.
+void TransferEngine::fail_block(const BlockOp& op, Active& active, dp_error error) {
+  dp_record& record = active.program->record;
+  fail(*active.program, &active, error, op.index, op.error);
+  if (record.error_index != active.index || record.error_block != op.index) return;
+  record.error_errno = op.error;
+  record.error_call = op.error == 0 ? DP_CALL_VERIFY : storage_call(op);
+  record.error_offset = static_cast<uint32_t>(op.done);
+  record.error_bytes = static_cast<uint32_t>(op.bytes);
 }
 
 void TransferEngine::block_done(Active& active) {

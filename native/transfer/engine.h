@@ -152,6 +152,7 @@ class TransferEngine {
   bool start_block(Active& active, uint64_t now, BlockIo& io);
   void finish_block(BlockOp* op, BlockIo& io);
   bool judge_block(const BlockOp& op, Active& active);
+  void fail_block(const BlockOp& op, Active& active, dp_error error);
   void block_done(Active& active);
 
   EngineOptions options_;

@@ -131,6 +131,8 @@ export interface NativeEngine {
   connect(name: string): number;
   cancel(program: number): void;
   hash(tokens: Uint32Array, range: HashRange): Promise<number>;
+  /** File of the block whose key stands at this entry of the key table; empty without a store. */
+  blockPath(key: number): string;
   requestClose(): void;
   detach(): void;
   statistics(): EngineStatistics;

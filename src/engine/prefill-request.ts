@@ -22,8 +22,6 @@ export class PrefillRequest extends EngineRequest {
   #chain: KeyChain | undefined;
   #buffer: BlockList | undefined;
   #reading: Program | undefined;
-  /** Why nothing of the decode engine's is in flight here any more, nor will be. */
-  #peerStopped: DualPathError | undefined;
 
   // Known once prepare() has resolved.
   hitBlocks = 0;
@@ -131,7 +129,6 @@ export class PrefillRequest extends EngineRequest {
   stageDone(stage: number): Promise<void> {
     const done = new Deferred<void>();
     this.#stages.set(stage, done);
-    if (this.#peerStopped !== undefined) done.reject(this.#peerStopped);
     const forget = (): boolean => this.#stages.delete(stage);
     done.promise.then(forget, forget);
     return done.promise;
@@ -139,7 +136,6 @@ export class PrefillRequest extends EngineRequest {
 
   /** Nothing of the decode engine's is in flight here: it has said so, or can no longer reach this engine. */
   peerStopped(error: DualPathError): void {
-    this.#peerStopped ??= error;
     for (const stage of this.#stages.values()) stage.reject(error);
   }
 

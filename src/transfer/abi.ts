@@ -22,6 +22,9 @@ export const programStatus = {
   closed: 6,
 } as const;
 
+/** enum dp_storage_call */
+export const storageCall = { none: 0, open: 1, read: 2, write: 3, fsync: 4, rename: 5, verify: 6 } as const;
+
 /** Words of a dp_descriptor. */
 export const descriptorWord = {
   head: 0, // op u8, traffic_class u8, flags u16
@@ -61,6 +64,9 @@ export const recordWord = {
   submittedNs: 8,
   finishedNs: 10,
   errorErrno: 12,
+  errorCall: 13,
+  errorOffset: 14,
+  errorBytes: 15,
 } as const;
 export const recordWords = 16;
 

@@ -17,16 +17,15 @@ import { DualPathError } from '../errors/index.js';
 import {
   descriptorWords,
   headerWord,
-  none,
-  op,
   programStatus,
   recordKind,
   recordWord,
   recordWords,
   ringWord,
+  storageCall,
 } from './abi.js';
 import { writeDescriptor, type Descriptor } from './descriptor.js';
-import { programError, type ProgramFailure } from './program-error.js';
+import { noFailure, programError, type ProgramFailure } from './program-error.js';
 import { RangeAllocator } from './range-allocator.js';
 import { defaultRuntime, type RecordTaker, type Runtime } from './runtime.js';
 
@@ -47,6 +46,7 @@ export type TransferEngineOptions = Omit<NativeEngineOptions, 'runtime'> & { rea
 
 interface Pending {
   id: number;
+  readonly descriptors: readonly Descriptor[];
   resolve(result: ProgramResult): void;
   reject(error: DualPathError): void;
   onStep: ((step: number, finishedUs: number) => void) | undefined;
@@ -139,7 +139,7 @@ export class TransferEngine implements RecordTaker {
     const done = new Promise<ProgramResult>((resolve, reject) => {
       settle = { resolve, reject };
     });
-    const id = this.#enqueue(descriptors, { id: 0, ...settle!, onStep });
+    const id = this.#enqueue(descriptors, { id: 0, descriptors, ...settle!, onStep });
     return { id, done };
   }
 
@@ -215,13 +215,8 @@ export class TransferEngine implements RecordTaker {
       submittedUs: this.#number(at + recordWord.submittedNs) / 1000,
       finishedUs: this.#number(at + recordWord.finishedNs) / 1000,
     };
-    const failure: ProgramFailure = {
-      status: words[at + recordWord.status]!,
-      op: (head >>> 8) & 0xff,
-      descriptor: words[at + recordWord.errorIndex]!,
-      block: words[at + recordWord.errorBlock]!,
-      errno: words[at + recordWord.errorErrno]! | 0,
-    };
+    const failed = words[at + recordWord.status] !== programStatus.ok;
+    const failure = failed ? this.#failureAt(at) : undefined;
     this.#taken = (this.#taken + 1) >>> 0;
     Atomics.store(this.#tails, this.#completion.index + ringWord.head, this.#taken | 0);
     const pending = this.#pending[id & 0xffff];
@@ -233,15 +228,37 @@ export class TransferEngine implements RecordTaker {
     }
   }
 
-  #settle(pending: Pending, failure: ProgramFailure, result?: ProgramResult): void {
+  #failureAt(at: number): ProgramFailure {
+    const words = this.#words;
+    return {
+      status: words[at + recordWord.status]!,
+      op: (words[at + recordWord.head]! >>> 8) & 0xff,
+      descriptor: words[at + recordWord.errorIndex]!,
+      block: words[at + recordWord.errorBlock]!,
+      errno: words[at + recordWord.errorErrno]! | 0,
+      call: words[at + recordWord.errorCall]!,
+      offsetBytes: words[at + recordWord.errorOffset]!,
+      bytes: words[at + recordWord.errorBytes]!,
+    };
+  }
+
+  /** The file of the block that failed; undefined when it was no block of a read or write. */
+  #pathOf(pending: Pending, failure: ProgramFailure): string | undefined {
+    const descriptor = pending.descriptors[failure.descriptor];
+    if (failure.call === storageCall.none || descriptor === undefined || !('keys' in descriptor))
+      return undefined;
+    return this.handle.blockPath(descriptor.keys + failure.block);
+  }
+
+  #settle(pending: Pending, failure?: ProgramFailure, result?: ProgramResult): void {
     const slot = pending.id & 0xffff;
     this.#pending[slot] = undefined;
     this.#freePrograms.push(slot);
     this.#inFlight--;
-    if (result !== undefined && failure.status === programStatus.ok) {
-      pending.resolve(result);
+    if (failure === undefined) {
+      pending.resolve(result!);
     } else {
-      pending.reject(programError(this.name, failure));
+      pending.reject(programError(this.name, failure, this.#pathOf(pending, failure)));
     }
   }
 
@@ -251,7 +268,7 @@ export class TransferEngine implements RecordTaker {
     const { closed: status } = programStatus;
     for (const pending of this.#pending) {
       if (pending === undefined) continue;
-      this.#settle(pending, { status, op: op.nop, descriptor: none, block: none, errno: 0 });
+      this.#settle(pending, { ...noFailure, status });
     }
     this.#tellClosed();
     this.#onIdle?.();

@@ -1,6 +1,7 @@
 /** Why a program failed, as an error with its code, and the range that failed. */
+import { getSystemErrorName } from 'node:util';
 import { DualPathError, type ErrorCode } from '../errors/index.js';
-import { none, op, programStatus } from './abi.js';
+import { none, op, programStatus, storageCall } from './abi.js';
 
 export interface ProgramFailure {
   readonly status: number;
@@ -10,21 +11,41 @@ export interface ProgramFailure {
   /** First failing position in the descriptor's list; all before it arrived. `none` when not known. */
   readonly block: number;
   readonly errno: number;
+  /** The call on the block's file that failed, or storageCall.none. */
+  readonly call: number;
+  /** Bytes of the file moved before, and to be moved in all. */
+  readonly offsetBytes: number;
+  readonly bytes: number;
 }
+
+export const noFailure: ProgramFailure = {
+  status: programStatus.ok,
+  op: op.nop,
+  descriptor: none,
+  block: none,
+  errno: 0,
+  call: storageCall.none,
+  offsetBytes: 0,
+  bytes: 0,
+};
 
 const ENOSPC = 28;
 const opNames = Object.entries(op).map(([name]) => name);
+const callNames = Object.entries(storageCall).map(([name]) => name);
 
 export class ProgramError extends DualPathError {
   /** Position in the list of the first block that failed; undefined when no block did. */
   readonly failedBlock: number | undefined;
 
-  constructor(code: ErrorCode, message: string, failure: ProgramFailure) {
+  constructor(code: ErrorCode, message: string, failure: ProgramFailure, path: string | undefined) {
     super(code, message, {
       op: opNames[failure.op] ?? failure.op,
       descriptor: failure.descriptor === none ? null : failure.descriptor,
       block: failure.block === none ? null : failure.block,
       errno: failure.errno,
+      ...(path === undefined
+        ? {}
+        : { path, call: callNames[failure.call]!, offset_bytes: failure.offsetBytes, bytes: failure.bytes }),
     });
     this.failedBlock = failure.block === none ? undefined : failure.block;
   }
@@ -39,17 +60,27 @@ const codes: Record<number, readonly [ErrorCode, string]> = {
   [programStatus.closed]: ['CLOSED', 'ended with its engine'],
 };
 
-export function programError(engine: string, failure: ProgramFailure): ProgramError {
+/** @param path the file of the block that failed, when one did */
+export function programError(engine: string, failure: ProgramFailure, path?: string): ProgramError {
   const [code, what] = codes[failure.status] ?? ['INTERNAL', `ended with status ${failure.status}`];
   const where =
     failure.descriptor === none ? '' : ` (descriptor ${failure.descriptor}, ${opNames[failure.op]})`;
   const block = failure.block === none ? '' : `, first at block ${failure.block} of its list`;
-  const errno = failure.errno === 0 ? '' : `, errno ${failure.errno}`;
+  const file =
+    path === undefined
+      ? ''
+      : `: ${callNames[failure.call]} of ${path} at byte ${failure.offsetBytes} of ${failure.bytes}`;
+  const errno = failure.errno === 0 ? '' : `, errno ${failure.errno} (${errnoName(failure.errno)})`;
   const full = code === 'STORAGE_IO' && failure.errno === ENOSPC;
   const remedy = full ? '; free space on its file system or use another directory' : '';
   return new ProgramError(
     full ? 'NO_SPACE' : code,
-    `a program of engine '${engine}' ${what}${where}${block}${errno}${remedy}`,
+    `a program of engine '${engine}' ${what}${where}${block}${file}${errno}${remedy}`,
     failure,
+    path,
   );
+}
+
+function errnoName(errno: number): string {
+  return getSystemErrorName(-errno);
 }

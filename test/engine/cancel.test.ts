@@ -129,6 +129,10 @@ describe('cancel', () => {
     );
     cluster.scheduler.cancel('1');
     await expect(ended[1]).rejects.toMatchObject(cancelled);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    // Its decode engine keeps the memory that the batch is going to write, until the prefill engine's word.
+    const buffers = cluster.decode.map(({ engine, free }) => free.buffer - engine.traffic.buffer.available);
+    expect(buffers.reduce((sum, count) => sum + count, 0)).toBe(3 * 7);
     held.open();
     expect(await ended[0]).toMatchObject({ hitBlocks: 6 });
     expect(await ended[2]).toMatchObject({ hitBlocks: 6 });
@@ -156,6 +160,25 @@ describe('cancel', () => {
     gate.open();
     await cluster.expectNothingHeld();
     await cluster.expectRightBytes(prompt);
+  });
+
+  it('while its prompt is stored: finish() waits for the writes that are under way', async () => {
+    let over = false;
+    await using cluster = new TestCluster({
+      writeBytesPerS: 1e6,
+      beforeDecode: async (sequence) => {
+        cluster.scheduler.cancel('storing');
+        const { traffic } = cluster.decode[0]!.engine;
+        const { programs } = cluster.decode[0]!.free;
+        expect(traffic.engine.room.programs).toBe(programs - 1);
+        await sequence.finish();
+        expect(traffic.engine.room.programs).toBe(programs);
+        over = true;
+      },
+    });
+    await expect(cluster.turn('storing', tokens(160))).rejects.toMatchObject(cancelled);
+    await vi.waitFor(() => expect(over).toBe(true));
+    await cluster.expectNothingHeld();
   });
 
   it('a request that has ended: nothing happens', async () => {

@@ -10,7 +10,7 @@ import { DualPathError } from '../../src/errors/index.js';
 import { blockLayout, loadModel, type BlockLayout, type ModelDescription } from '../../src/layout/index.js';
 import { verifyStore } from '../../src/replay/index.js';
 import { LinearTimeModel, LocalScheduler } from '../../src/scheduler/index.js';
-import type { EngineCapacity, ReadPolicy } from '../../src/scheduler/index.js';
+import type { EngineCapacity, ReadPolicy, SchedulerClient } from '../../src/scheduler/index.js';
 import { BlockStore } from '../../src/storage/index.js';
 import { TrafficManager } from '../../src/traffic/index.js';
 import { Runtime } from '../../src/transfer/index.js';
@@ -38,6 +38,12 @@ export interface ClusterOptions {
   /** A store of its own, for a test that harms it. */
   readonly ownStore?: boolean;
   readonly compute?: Compute;
+  /** Prefill engines' batches are not taken before. */
+  readonly beforeLoop?: Promise<void>;
+  /** The scheduler as engines of a role see it. */
+  readonly schedulerFor?: (role: 'prefill' | 'decode', scheduler: LocalScheduler) => SchedulerClient;
+  /** Rate of the decode engines' storage link; default: not limited. */
+  readonly writeBytesPerS?: number;
   /** Awaited before a batch is computed. */
   readonly beforeBatch?: (batch: PrefillBatch) => Promise<void>;
   /** Awaited before a sequence decodes. */
@@ -170,7 +176,13 @@ export class TestCluster {
 
   #traffic(name: string, role: 'prefill' | 'decode', bufferBlocks: number): TrafficManager {
     const runtime = this.runtimes[role];
+    const { writeBytesPerS } = this.#options;
+    const links = {
+      storage: { name: `${name}/storage`, readBytesPerS: 0, writeBytesPerS: writeBytesPerS ?? 0 },
+      compute: { name: `${name}/compute`, bytesPerS: 0 },
+    };
     return new TrafficManager({
+      ...(writeBytesPerS === undefined || role === 'prefill' ? {} : { links }),
       name: name === 'front' ? `front/${this.#id}` : name,
       layout: this.layout,
       store: this.store,
@@ -180,16 +192,16 @@ export class TestCluster {
     });
   }
 
-  #common(traffic: TrafficManager): EngineOptions {
+  #common(traffic: TrafficManager, role: 'prefill' | 'decode'): EngineOptions {
     const turn = (request: string): Turn => {
       const found = this.#turns.get(request);
       if (found === undefined) throw new Error(`request '${request}' is over`);
       return found;
     };
-    const { prompt = (_, tokens) => tokens } = this.#options;
+    const { prompt = (_, tokens) => tokens, schedulerFor = (_, scheduler) => scheduler } = this.#options;
     return {
       traffic,
-      scheduler: this.scheduler,
+      scheduler: schedulerFor(role, this.scheduler),
       group: traffic.name,
       control: this.control,
       prompts: {
@@ -205,7 +217,7 @@ export class TestCluster {
     const { windowLayers, layerwise, maxBatches, maxRequestsPerBatch } = this.#options;
     const traffic = this.#traffic(name, 'prefill', prefillBufferBlocks);
     const engine = new PrefillEngine({
-      ...this.#common(traffic),
+      ...this.#common(traffic, 'prefill'),
       stagingBlocks,
       quotaS,
       freeHits,
@@ -228,22 +240,23 @@ export class TestCluster {
   #openDecode(name: string): void {
     const { bufferBlocks = 64, hbmBlocks = 64, freeHits = false } = this.#options;
     const traffic = this.#traffic(name, 'decode', bufferBlocks);
-    const engine = new DecodeEngine({ ...this.#common(traffic), hbmBlocks, freeHits });
+    const engine = new DecodeEngine({ ...this.#common(traffic, 'decode'), hbmBlocks, freeHits });
     const gpu = new EmulatedGpu(traffic.engine);
     this.decode.push({ engine, gpu, free: freeOf(traffic, engine.hbm) });
     this.#loops.push(this.#decodeLoop(engine, gpu));
   }
 
   async #prefillLoop(engine: PrefillEngine, gpu: EmulatedGpu): Promise<void> {
-    const { freeHits = false, beforeBatch, compute = onDevice(freeHits) } = this.#options;
-    const batch = async (one: PrefillBatch): Promise<void> => {
-      await beforeBatch?.(one);
-      if (!one.givenUp) await compute(engine, gpu, one);
-    };
+    const { freeHits = false, beforeLoop, beforeBatch, compute = onDevice(freeHits) } = this.#options;
+    await beforeLoop;
     for await (const one of engine.batches()) {
       this.batches++;
-      const work = batch(one);
-      one.holdUntil(work);
+      const before = beforeBatch?.(one);
+      if (before !== undefined) one.holdUntil(before);
+      const work = (async () => {
+        await before;
+        if (!one.givenUp) await compute(engine, gpu, one);
+      })();
       work.catch((error: unknown) => this.deviceErrors.push(error));
     }
   }

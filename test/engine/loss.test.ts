@@ -1,6 +1,7 @@
 import { describe, expect, it, vi } from 'vitest';
 import { DecodeEngine, PrefillEngine } from '../../src/engine/index.js';
 import { DualPathError } from '../../src/errors/index.js';
+import type { LocalScheduler, SchedulerClient } from '../../src/scheduler/index.js';
 import { decodeReads, Gate, TestCluster, tokens, type ClusterOptions } from './cluster.js';
 
 const flows: [string, ClusterOptions][] = [
@@ -91,9 +92,8 @@ describe.each(flows)('%s: a decode engine is lost with its requests in a batch',
 describe.each(flows)('%s: a prefill engine is lost with requests in a batch', (_, options) => {
   it('closed', async () => {
     const { cluster, gate, prompts, ended } = await heldBatch(options);
-    const closing = cluster.prefill[0]!.engine.close();
+    await cluster.prefill[0]!.engine.close();
     gate.open();
-    await closing;
     expect(await codes(ended)).toEqual(['CLOSED', 'CLOSED', 'CLOSED', 'CLOSED']);
     await cluster.expectRightBytes(...prompts);
     await cluster.expectNothingHeld();
@@ -249,6 +249,22 @@ describe('requests that cannot be', () => {
   });
 });
 
+/** Assignments take their time to arrive. */
+function slow(scheduler: LocalScheduler): SchedulerClient {
+  return {
+    submit: (request) => scheduler.submit(request),
+    fetch: async (...args) => {
+      const assignments = await scheduler.fetch(...args);
+      await new Promise((resolve) => setTimeout(resolve, 20));
+      return assignments;
+    },
+    complete: (...args) => scheduler.complete(...args),
+    fail: (...args) => scheduler.fail(...args),
+    cancel: (request) => scheduler.cancel(request),
+    epoch: () => scheduler.epoch(),
+  };
+}
+
 describe('the scheduler', () => {
   it('may reuse a name in a new epoch while its first use still winds up', async () => {
     const gate = new Gate();
@@ -267,6 +283,37 @@ describe('the scheduler', () => {
     const second = cluster.turn('same', prompt);
     gate.open();
     expect(await second).toMatchObject({ hitBlocks: 0, storedBlocks: 6 });
+    await cluster.expectRightBytes(prompt);
+    await cluster.expectNothingHeld();
+  });
+
+  it.each(['prefill', 'decode'] as const)('may be late with an assignment to a %s engine', async (late) => {
+    await using cluster = new TestCluster({
+      policy: 'split',
+      schedulerFor: (role, scheduler) => (role === late ? slow(scheduler) : scheduler),
+    });
+    const prompt = tokens(100);
+    await cluster.turn('one', prompt);
+    expect(await cluster.turn('two', prompt)).toMatchObject({ hitBlocks: 6 });
+    await cluster.expectRightBytes(prompt);
+    await cluster.expectNothingHeld();
+  });
+
+  it.each([
+    ['prefill', 'decode'],
+    ['decode', 'prefill'],
+  ] as const)('a request that fails at the %s engine before the %s engine has it', async (quick, late) => {
+    let quickOnes = 0;
+    await using cluster = new TestCluster({
+      schedulerFor: (role, scheduler) => (role === late ? slow(scheduler) : scheduler),
+      prompt: (_, prompt) => {
+        if (quickOnes++ > 0) return prompt;
+        throw new DualPathError('INVALID_ARGUMENT', `not at the ${quick} engine`);
+      },
+    });
+    await expect(cluster.turn('one', tokens(100))).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' });
+    const prompt = tokens(100);
+    await cluster.turn('two', prompt);
     await cluster.expectRightBytes(prompt);
     await cluster.expectNothingHeld();
   });

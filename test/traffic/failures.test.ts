@@ -125,12 +125,17 @@ describe('a bad block', () => {
 });
 
 describe('storage', () => {
-  it('an I/O error names errno; the blocks before it arrive', async () => {
+  it('an I/O error names file, offset, length and errno; the blocks before it arrive', async () => {
     const { runtime, manager, memory, loadOptions } = await scene();
     const options = await loadOptions();
     runtime.setFaults({ readErrno: 5, readErrorAfter: 4 });
     const error = await failedLoad(manager, options);
-    expect(error).toMatchObject({ code: 'STORAGE_IO', details: { errno: 5, op: 'read' } });
+    const { fileBytes } = manager.store.file;
+    expect(error).toMatchObject({
+      code: 'STORAGE_IO',
+      details: { errno: 5, op: 'read', call: 'read', offset_bytes: 0, bytes: fileBytes },
+    });
+    expect(error.message).toMatch(/read of .*\.kvb at byte 0 of \d+, errno 5 \(EIO\)/);
     expect(memory.firstDifference(blockTable, 4 * error.failedFromBlock, 1)).toBe(-1);
     runtime.setFaults({});
     await manager.load(options).done;
@@ -153,7 +158,7 @@ describe('storage', () => {
     runtime.setFaults({ writeErrno: 28, writeErrorAfter: 1 });
     expect(await errorOf(saveSequence(manager, sequence.subarray(0, 4), 1))).toMatchObject({
       code: 'NO_SPACE',
-      message: expect.stringMatching(/errno 28; free space on its file system or use another directory/),
+      message: expect.stringMatching(/errno 28.*free space on its file system or use another directory/),
     });
     const [file] = filesOf(manager, await manager.hash(sequence));
     expect(existsSync(file!)).toBe(false);

@@ -77,6 +77,34 @@ class FlowTest : public ::testing::Test {
   }
 
   const Shape shape_ = uniform_shape(kLayers, kTokens, {{82, 0}, {20, 60}, {36, 0}});
+  // The first `count` miss blocks of the DE buffer into the store, once every layer has come.
+  dp_descriptor persist_misses(uint32_t geometry, const std::vector<uint32_t>& received,
+                               const std::vector<store::BlockKey>& keys, uint32_t count) {
+    dp_descriptor persist = describe(DP_OP_WRITE);
+    persist.src_geometry = geometry;
+    persist.src_list = decode_->list({received.begin() + kHit, received.begin() + kHit + count});
+    persist.dst_list = decode_->keys({keys.begin() + kHit, keys.begin() + kHit + count});
+    persist.list_count = count;
+    persist.wait[0] = wait_for(kD, kLayers);
+    persist.signal[0] = add(kPersisted);
+    return persist;
+  }
+
+  // The blocks of these keys, read into fresh memory, hold the KV of their tokens.
+  void expect_stored(const std::vector<store::BlockKey>& keys) {
+    const uint32_t count = static_cast<uint32_t>(keys.size());
+    const auto again = full_blocks(shape_, kAll);
+    std::vector<uint32_t> slots(count);
+    for (uint32_t i = 0; i < count; i++) slots[i] = i;
+    dp_descriptor read = describe(DP_OP_READ);
+    read.dst_geometry = prefill_->add_geometry(again);
+    read.src_list = prefill_->keys(keys);
+    read.dst_list = prefill_->list(slots);
+    read.list_count = count;
+    EXPECT_EQ(prefill_->run({read}).status, DP_ERROR_NONE);
+    expect_kv(*again, slots, {0, count * kTokens}, *seeds_);
+  }
+
   const std::shared_ptr<const std::vector<uint64_t>> seeds_ =
       std::make_shared<const std::vector<uint64_t>>(seeds_of(kAll * kTokens));
   StoreDir dir_{shape_};
@@ -108,14 +136,8 @@ TEST_F(FlowTest, PrefillReadPath) {
   load.wait[0] = wait_for(kD, kLayers);
   load.signal[0] = ordered(kReady);
   const uint32_t full_miss = kMiss - 1;
-  dp_descriptor persist = describe(DP_OP_WRITE);
-  persist.src_geometry = remote_id;
-  persist.src_list = decode_->list({received.begin() + kHit, received.begin() + kHit + full_miss});
-  persist.dst_list = decode_->keys({keys.begin() + kHit, keys.begin() + kHit + full_miss});
-  persist.list_count = full_miss;
-  persist.wait[0] = wait_for(kD, kLayers);
-  persist.signal[0] = add(kPersisted);
-  const uint32_t decode_program = decode_->submit({load, persist});
+  const uint32_t decode_program =
+      decode_->submit({load, persist_misses(remote_id, received, keys, full_miss)});
 
   dp_descriptor read = describe(DP_OP_READ);
   read.dst_geometry = buffer_id;
@@ -166,13 +188,7 @@ TEST_F(FlowTest, PrefillReadPath) {
   expect_kv(*de_buffer, received, {kHitTokens, kLength}, *seeds_);
 
   EXPECT_EQ(dir_.store()->longest_prefix(keys.data(), kAll), kHit + full_miss);
-  const auto again = full_blocks(shape_, kAll);
-  read.dst_geometry = prefill_->add_geometry(again);
-  read.src_list = prefill_->keys({keys.begin(), keys.begin() + kHit + full_miss});
-  read.dst_list = prefill_->list({0, 1, 2, 3, 4, 5, 6});
-  read.list_count = kHit + full_miss;
-  EXPECT_EQ(prefill_->run({read}).status, DP_ERROR_NONE);
-  expect_kv(*again, {0, 1, 2, 3, 4, 5, 6}, {0, (kHit + full_miss) * kTokens}, *seeds_);
+  expect_stored({keys.begin(), keys.begin() + kHit + full_miss});
 }
 
 // Many requests, one after the other in the same staging places, two in flight at a time: a layer copied

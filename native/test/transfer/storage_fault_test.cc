@@ -90,6 +90,8 @@ TEST_F(StorageFaultTest, AnIoErrorOfTheNthReadIsNotAMiss) {
   const dp_record record = engine_->run({read(keys, slots(kBlocks))});
   EXPECT_EQ(record.status, DP_ERROR_STORAGE);
   EXPECT_EQ(record.error_errno, EIO);
+  EXPECT_EQ(record.error_call, DP_CALL_READ);
+  EXPECT_EQ(record.error_bytes, dir_.file_bytes());
   EXPECT_LT(record.error_block, kBlocks);
   EXPECT_LT(record.bytes_moved, kBlocks * dir_.file_bytes());
   EXPECT_EQ(dir_.store()->longest_prefix(keys.data(), kBlocks), kBlocks) << "the blocks stay";
@@ -104,6 +106,7 @@ TEST_F(StorageFaultTest, AFullDiskPublishesNothingAndLeavesNoTemp) {
   EXPECT_EQ(record.status, DP_ERROR_STORAGE);
   EXPECT_EQ(record.op, DP_OP_WRITE);
   EXPECT_EQ(record.error_errno, ENOSPC);
+  EXPECT_EQ(record.error_call, DP_CALL_WRITE);
   EXPECT_EQ(record.error_block, 0u);
   EXPECT_EQ(record.bytes_moved, 0u);
   EXPECT_EQ(engine_->counter(1), 0u);
@@ -118,6 +121,7 @@ TEST_F(StorageFaultTest, ADirectoryThatIsGoneFailsTheWrite) {
   const dp_record record = engine_->run({write(keys, slots(1))});
   EXPECT_EQ(record.status, DP_ERROR_STORAGE);
   EXPECT_EQ(record.error_errno, ENOENT);
+  EXPECT_EQ(record.error_call, DP_CALL_RENAME);
   EXPECT_TRUE(dir_.temp_empties());
 }
 
