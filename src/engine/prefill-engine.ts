@@ -114,7 +114,7 @@ export class PrefillEngine {
     const request = this.#requests.get(message.request);
     if (request !== undefined) {
       request.on(message);
-      if (message.kind === 'abort') this.#dropQueued(request);
+      if (message.kind === 'abort') this.#drop(request);
       return;
     }
     // A decode engine may speak of a request before this engine has been given it.
@@ -123,12 +123,17 @@ export class PrefillEngine {
     if (message.kind === 'abort') this.#options.control.send(from, this.name, message);
   }
 
-  /** Ends a request that waits; one that prepares or is in a batch is ended by whoever runs it. */
-  #dropQueued(request: PrefillRequest): void {
+  /** The request is to end: now if it waits, else when whoever runs it is through with it. */
+  #drop(request: PrefillRequest): void {
     const at = this.#queue.indexOf(request);
-    if (at < 0) return;
-    this.#queue.splice(at, 1);
-    this.#endRequest(request, request.error!);
+    if (at >= 0) {
+      this.#queue.splice(at, 1);
+      this.#endRequest(request, request.error!);
+      return;
+    }
+    for (const batch of this.#inFlight) {
+      if (batch.entries.every((entry) => entry.request.error !== undefined)) batch.abort();
+    }
   }
 
   #formBatches(): void {
@@ -183,7 +188,7 @@ export class PrefillEngine {
     }
     this.#queue.unshift(...again);
     // Whoever heard of one's end may have ended another.
-    for (const request of again) if (request.error !== undefined) this.#dropQueued(request);
+    for (const request of again) if (request.error !== undefined) this.#drop(request);
     this.#formBatches();
   }
 
@@ -230,7 +235,7 @@ export class PrefillEngine {
 
   /**
    * Ends a request here, on behalf of its user or of the scheduler; one that has ended is none of its business.
-   * A batch that has it runs on.
+   * A batch that has it runs on for the others.
    * @param epoch of its assignment: then one that this engine has not been given yet is ended when it comes
    */
   cancel(name: string, error: DualPathError, epoch?: number): void {
@@ -239,7 +244,7 @@ export class PrefillEngine {
       if (request.name !== name || (epoch !== undefined && request.assignment.epoch !== epoch)) continue;
       found = true;
       request.end(error);
-      this.#dropQueued(request);
+      this.#drop(request);
     }
     if (found || epoch === undefined) return;
     this.#early.keep(requestKey({ request: name, epoch }), (late) => late.end(error));
@@ -269,7 +274,7 @@ export class PrefillEngine {
     const error = closedError(this.name);
     for (const request of this.#requests.values()) {
       request.end(error);
-      this.#dropQueued(request);
+      this.#drop(request);
     }
     for (const batch of this.#inFlight) batch.abort();
     this.#batches.close();

@@ -2,7 +2,6 @@
 import { DualPathError } from '../errors/index.js';
 import {
   descriptorWord as w,
-  descriptorWords,
   flag,
   none,
   op,
@@ -87,6 +86,8 @@ export type Descriptor = NopDescriptor | BlocksDescriptor | LayersDescriptor;
 
 const opCodes: Readonly<Record<string, number>> = op;
 const kvClass = 1 << 8;
+const noWaits: readonly Wait[] = [];
+const noSignals: readonly Signal[] = [];
 const u8Max = 0xff;
 const u16Max = 0xffff;
 const u32Max = 0xffffffff;
@@ -94,6 +95,25 @@ const u32Max = 0xffffffff;
 /** What does not fit its field is refused: cut off it would name another counter, slot or layer. */
 function fit(value: number, name: string, least: number, most: number): number {
   if (Number.isSafeInteger(value) && value >= least && value <= most) return value;
+  return refuse(value, name, least, most);
+}
+
+/** As fit(), for the fields every descriptor has: one comparison. */
+function u32(value: number, name: string): number {
+  return value >>> 0 === value ? value : refuse(value, name, 0, u32Max);
+}
+
+function u16(value: number, name: string, least = 0): number {
+  return value >>> 0 === value && value <= u16Max && value >= least
+    ? value
+    : refuse(value, name, least, u16Max);
+}
+
+function u8(value: number, name: string): number {
+  return value >>> 0 === value && value <= u8Max ? value : refuse(value, name, 0, u8Max);
+}
+
+function refuse(value: number, name: string, least: number, most: number): never {
   throw new DualPathError(
     'INVALID_ARGUMENT',
     `descriptor: ${name} is ${value}; a whole number from ${least} to ${most} is needed`,
@@ -101,10 +121,9 @@ function fit(value: number, name: string, least: number, most: number): number {
   );
 }
 
-const u32 = (value: number, name: string): number => fit(value, name, 0, u32Max);
-
 /**
- * Writes a descriptor into the ring, whose words those are, from word `at` on.
+ * Writes a descriptor into the ring, whose words those are, from word `at` on. What the operation does not look
+ * at keeps what the entry held before: clearing it would cost as much as all the rest.
  * @throws INVALID_ARGUMENT when a value does not fit its field. Whether it names something that exists is for
  * native code to say: it knows the tables.
  */
@@ -124,9 +143,9 @@ export function writeDescriptor(
       { op: descriptor.op },
     );
   }
-  words.fill(0, at, at + descriptorWords); // the entry's last descriptor is still there
   words[at + w.head] = code | kvClass | (flags << 16);
   words[at + w.program] = program;
+  words[at + w.tag] = 0;
   words[at + w.peer] = u32(descriptor.peer ?? none, 'peer');
   let steps = 1;
   let firstLayer = 0;
@@ -162,33 +181,35 @@ export function writeDescriptor(
       words[at + w.tokenEnd] = u32(descriptor.tokenEnd, 'tokenEnd');
       words[at + w.windowEnd] = u32(descriptor.windowEnd ?? 0, 'windowEnd');
   }
-  words[at + w.layers] = fit(firstLayer, 'firstLayer', 0, u16Max) | (fit(steps, 'steps', 1, u16Max) << 16);
-  const { waits = [], signals = [] } = descriptor;
+  words[at + w.layers] = u16(firstLayer, 'firstLayer') | (u16(steps, 'steps', 1) << 16);
+  const { waits = noWaits, signals = noSignals } = descriptor;
   fit(waits.length, 'number of waits', 0, waitsPerDescriptor);
   fit(signals.length, 'number of signals', 0, waitsPerDescriptor);
   for (let i = 0; i < waitsPerDescriptor; i++) {
-    writeWait(words, at + w.wait + i * waitWords, waits[i]);
-    writeSignal(words, at + w.signal + i * waitWords, signals[i]);
+    writeWait(words, at + w.wait + i * waitWords, i < waits.length ? waits[i] : undefined);
+    writeSignal(words, at + w.signal + i * waitWords, i < signals.length ? signals[i] : undefined);
   }
 }
 
 function writeWait(words: Uint32Array, at: number, wait: Wait | undefined): void {
   words[at + waitWord.counter] = u32(wait?.counter ?? none, 'counter of a wait');
+  words[at + waitWord.steps] = 0;
   if (wait === undefined) return;
   words[at + waitWord.steps] =
-    fit(wait.counterStep ?? 0, 'counterStep of a wait', 0, u8Max) |
-    (fit(wait.valueStep ?? 0, 'valueStep of a wait', 0, u8Max) << 8) |
-    (fit(wait.skipSteps ?? 0, 'skipSteps of a wait', 0, u16Max) << 16);
+    u8(wait.counterStep ?? 0, 'counterStep of a wait') |
+    (u8(wait.valueStep ?? 0, 'valueStep of a wait') << 8) |
+    (u16(wait.skipSteps ?? 0, 'skipSteps of a wait') << 16);
   writeValue(words, at + waitWord.value, wait.value);
 }
 
 function writeSignal(words: Uint32Array, at: number, signal: Signal | undefined): void {
   words[at + waitWord.counter] = u32(signal?.counter ?? none, 'counter of a signal');
+  words[at + waitWord.steps] = 0;
   if (signal === undefined) return;
   words[at + waitWord.steps] =
     (signal.ordered === true ? signalMode.ordered : signalMode.add) |
     (signal.remote === true ? 1 << 8 : 0) |
-    (fit(signal.counterStep ?? 0, 'counterStep of a signal', 0, u8Max) << 16);
+    (u8(signal.counterStep ?? 0, 'counterStep of a signal') << 16);
   writeValue(words, at + waitWord.value, signal.value);
 }
 
