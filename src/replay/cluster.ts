@@ -114,11 +114,12 @@ export class Cluster {
 
   /** Ends a request at both its engines. */
   stop({ request, error, assignment }: RequestFailure): void {
+    if (assignment === undefined) return;
+    const { prefillEngine, decodeEngine, epoch } = assignment;
     const cause = error instanceof DualPathError ? error : new DualPathError('INTERNAL', error.message);
-    for (const { engine } of this.prefill)
-      if (engine.name === assignment?.prefillEngine) engine.cancel(request, cause);
-    for (const { engine } of this.decode)
-      if (engine.name === assignment?.decodeEngine) engine.cancel(request, cause);
+    for (const { engine } of [...this.prefill, ...this.decode]) {
+      if (engine.name === prefillEngine || engine.name === decodeEngine) engine.cancel(request, cause, epoch);
+    }
   }
 
   async close(): Promise<void> {
