@@ -22,6 +22,8 @@ interface Sizes {
   readonly decodeHbm: number;
 }
 
+let clusters = 0;
+
 export class Cluster {
   readonly store: BlockStore;
   readonly scheduler: LocalScheduler;
@@ -32,6 +34,7 @@ export class Cluster {
   /** Looks prompts up for the scheduler; moves nothing. */
   readonly front: TrafficManager;
   readonly #managers: TrafficManager[] = [];
+  readonly #scope = `cluster-${++clusters}`;
 
   private constructor(store: BlockStore, scheduler: LocalScheduler) {
     this.store = store;
@@ -90,7 +93,7 @@ export class Cluster {
       layout: options.layout,
       store: this.store,
       bufferBlocks: role === 'prefill' ? sizes.prefillBuffer : sizes.decodeBuffer,
-      links: linksOf(options, node, engine),
+      links: linksOf(options, this.#scope, node, engine),
     });
     this.#managers.push(traffic);
     const { control, scheduler } = this;
@@ -177,11 +180,11 @@ function capacities(options: ClusterOptions, sizes: Sizes): EngineCapacity[] {
   return engines;
 }
 
-/** Names carry the store's path, so that clusters side by side in one process have links of their own. */
-function linksOf(options: ClusterOptions, node: string, engine: string): LinkOptions {
+/** `scope` sets this cluster's links apart: in a process, links of one name are one link. */
+function linksOf(options: ClusterOptions, scope: string, node: string, engine: string): LinkOptions {
   const rate = options.snicBytesPerS;
   return {
-    storage: { name: `${options.storePath}:${node}/snic`, readBytesPerS: rate, writeBytesPerS: rate },
-    compute: { name: `${options.storePath}:${engine}/cnic`, bytesPerS: options.cnicBytesPerS },
+    storage: { name: `${scope}/${node}/snic`, readBytesPerS: rate, writeBytesPerS: rate },
+    compute: { name: `${scope}/${engine}/cnic`, bytesPerS: options.cnicBytesPerS },
   };
 }

@@ -1,6 +1,12 @@
 /** The emulated inference engine: what a real one does between the data plane's calls. */
 import { KvSeeds, type EmulatedGpu } from '../emulation/index.js';
-import type { DecodeEngine, DecodeSequence, PrefillBatch, PrefillEngine } from '../engine/index.js';
+import type {
+  DecodeEngine,
+  DecodeSequence,
+  PrefillBatch,
+  PrefillEngine,
+  SequenceResult,
+} from '../engine/index.js';
 
 /** Computes every batch of a prefill engine on its GPU, layer by layer, checking all hit KV at PE HBM. */
 export async function runPrefill(engine: PrefillEngine, gpu: EmulatedGpu, freeHits: boolean): Promise<void> {
@@ -28,7 +34,9 @@ function launchBatch(engine: PrefillEngine, gpu: EmulatedGpu, batch: PrefillBatc
       windowEnd: cachedTokens,
     })),
   });
-  batch.signal.addEventListener('abort', () => gpu.cancel(launch), { once: true });
+  const stop = (): void => gpu.cancel(launch);
+  if (batch.signal.aborted) stop();
+  else batch.signal.addEventListener('abort', stop, { once: true });
   const over = gpu.engine.submit([{ op: 'bump', waits: [{ counter: computed, value: layers }] }]);
   batch.holdUntil(over.done);
 }
@@ -36,7 +44,8 @@ function launchBatch(engine: PrefillEngine, gpu: EmulatedGpu, batch: PrefillBatc
 export interface DecodeHooks {
   /** The tokens that the request generates. */
   reply(request: string): Uint32Array;
-  ended(request: string, sequence: DecodeSequence): void;
+  /** The sequence is over and its memory free. */
+  ended(request: string, result: SequenceResult): void;
   failed(request: string, error: unknown): void;
 }
 
@@ -51,20 +60,40 @@ export async function runDecode(
   for await (const sequence of engine.sequences()) {
     // As many lanes as requests can be under way: there is always one.
     const lane = lanes.pop() ?? 0;
-    void decode(engine, gpu, sequence, { ...options, lane }, hooks.reply(sequence.request))
-      .then(
-        () => hooks.ended(sequence.request, sequence),
-        (error: unknown) => hooks.failed(sequence.request, error),
-      )
-      .finally(() => lanes.push(lane));
+    void serve(engine, gpu, sequence, { ...options, lane }, hooks).finally(() => lanes.push(lane));
   }
+}
+
+interface LaneOptions {
+  readonly lane: number;
+  readonly stepS: number;
+  readonly freeHits: boolean;
+}
+
+/** A sequence is finished whatever becomes of it: its memory is held until then. */
+async function serve(
+  engine: DecodeEngine,
+  gpu: EmulatedGpu,
+  sequence: DecodeSequence,
+  options: LaneOptions,
+  hooks: DecodeHooks,
+): Promise<void> {
+  let failure: { readonly error: unknown } | undefined;
+  try {
+    await decode(engine, gpu, sequence, options, hooks.reply(sequence.request));
+  } catch (error) {
+    failure = { error };
+  }
+  const result = await sequence.finish();
+  if (failure === undefined) hooks.ended(sequence.request, result);
+  else hooks.failed(sequence.request, failure.error);
 }
 
 async function decode(
   engine: DecodeEngine,
   gpu: EmulatedGpu,
   sequence: DecodeSequence,
-  options: { readonly lane: number; readonly stepS: number; readonly freeHits: boolean },
+  options: LaneOptions,
   reply: Uint32Array,
 ): Promise<void> {
   const { promptTokens, hitBlocks } = sequence;
@@ -98,6 +127,7 @@ async function decode(
   // The first token came with the prefill; the last one's KV is never computed.
   const end = promptTokens + Math.max(reply.length - 1, 0);
   for (let at = promptTokens; at < end;) {
+    sequence.signal.throwIfAborted();
     const to = Math.min(end, (Math.floor(at / blockTokens) + 1) * blockTokens);
     await gpu.run({
       lane,

@@ -94,11 +94,9 @@ class ReplayRun {
           { lanes, stepS: options.decodeStepS, freeHits },
           {
             reply: (request) => this.#of(request).reply,
-            ended: (request, sequence) => {
-              void sequence.finish().then(({ persistError }) => {
-                this.#persistError ??= persistError;
-                this.#running.get(request)?.resolve();
-              });
+            ended: (request, { persistError }) => {
+              this.#persistError ??= persistError;
+              this.#running.get(request)?.resolve();
             },
             failed: (request, error) => this.#running.get(request)?.reject(error),
           },

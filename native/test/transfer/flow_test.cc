@@ -90,6 +90,16 @@ class FlowTest : public ::testing::Test {
     return persist;
   }
 
+  void expect_layers_in_order() {
+    for (uint16_t l = 0; l < kLayers; l++) {
+      const dp_record record = prefill_->next();
+      ASSERT_EQ(record.kind, DP_RECORD_STEP);
+      EXPECT_EQ(record.step, l) << "layers in order";
+      EXPECT_GE(prefill_->counter(kC), l + 1u);
+      EXPECT_GE(decode_->counter(kD), l + 1u);
+    }
+  }
+
   // The blocks of these keys, read into fresh memory, hold the KV of their tokens.
   void expect_stored(const std::vector<store::BlockKey>& keys) {
     const uint32_t count = static_cast<uint32_t>(keys.size());
@@ -162,13 +172,7 @@ TEST_F(FlowTest, PrefillReadPath) {
   launch_layers(0, pe_staging, staged);
   const uint32_t prefill_program = prefill_->submit({read, stage, send});
 
-  for (uint16_t l = 0; l < kLayers; l++) {
-    const dp_record record = prefill_->next();
-    ASSERT_EQ(record.kind, DP_RECORD_STEP);
-    EXPECT_EQ(record.step, l) << "layers in order";
-    EXPECT_GE(prefill_->counter(kC), l + 1u);
-    EXPECT_GE(decode_->counter(kD), l + 1u);
-  }
+  ASSERT_NO_FATAL_FAILURE(expect_layers_in_order());
   const dp_record prefilled = prefill_->next();
   EXPECT_EQ(prefilled.program, prefill_program);
   EXPECT_EQ(prefilled.status, DP_ERROR_NONE);
