@@ -63,7 +63,7 @@ describe('loadWorkload', () => {
     expect(agents).toMatchObject({
       format: 'claude-code',
       clock: 'session',
-      read: { sessions: 20, turns: 240 },
+      read: { sessions: 20, turns: 708 },
     });
     const packed = await loadWorkload(write('packed', gzipSync(readFileSync(agentSample))));
     expect(packed.sessions).toEqual(agents.sessions);
