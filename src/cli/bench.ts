@@ -23,7 +23,7 @@ function ringCommand(): Command {
       signal: context.signal,
       onProgress: (step) => context.note(`measuring: ${step}`),
     });
-    const { programSubmitUs, ...rest } = result;
+    const { programSubmitUs, programSubmitWarmUs, ...rest } = result;
     const document = {
       ...rest,
       programSubmitUs: programSubmitUs.p50,
@@ -46,6 +46,10 @@ function ringText(result: RingResult): string {
       [
         `queueing ${result.programLayers} layers x ${result.programBlocks} blocks, JavaScript p50 / p99`,
         `${us(result.programSubmitUs.p50)} / ${us(result.programSubmitUs.p99)}`,
+      ],
+      [
+        'the same without bytes, back to back',
+        `${us(result.programSubmitWarmUs.p50)} / ${us(result.programSubmitWarmUs.p99)}`,
       ],
       [
         `${result.programLayers} layers of ${result.layerStepUs} us, off by p50 / p90 / max, event loop free`,
