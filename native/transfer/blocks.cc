@@ -9,6 +9,7 @@ namespace dualpath {
 namespace {
 
 constexpr int kBlocksPerTurn = 8;
+constexpr uint64_t kMaxOvertaken_ns = 2'000'000'000;
 
 dp_storage_call storage_call(const BlockOp& op) {
   switch (op.call) {
@@ -29,10 +30,7 @@ dp_storage_call storage_call(const BlockOp& op) {
 bool TransferEngine::turn_blocks(Active& active, uint64_t now, BlockIo& io) {
   const dp_descriptor& d = active.d;
   if (active.next_step != 0) return false;  // everything is issued
-  if (!active.step_open) {
-    if (!waits_hold(d, 0) || !owe_event(d)) return false;
-    active.step_open = true;
-  }
+  if (!active.step_open && !open_blocks(active, now)) return false;
   RateLink* link = (d.op == DP_OP_READ ? options_.links.storage_read : options_.links.storage_write).get();
   bool moved = false;
   for (int i = 0; i < kBlocksPerTurn && active.cursor < d.list_count; i++) {
@@ -54,6 +52,26 @@ bool TransferEngine::turn_blocks(Active& active, uint64_t now, BlockIo& io) {
     }
   }
   return moved;
+}
+
+bool TransferEngine::open_blocks(Active& active, uint64_t now) {
+  if (!waits_hold(active.d, 0) || !owe_event(active.d)) return false;
+  active.step_open = true;
+  active.ready_ns = now;
+  return true;
+}
+
+// Writes go by what is left of them: one request's new block does not wait for another's whole prompt. Who
+// has waited for kMaxOvertaken_ns is not overtaken any more.
+TransferEngine::Active* TransferEngine::first_to_write(Active* best, Active& active, uint64_t now) {
+  if (active.next_step != 0) return best;  // everything is issued
+  if (!active.step_open && !open_blocks(active, now)) return best;
+  if (best == nullptr) return &active;
+  const bool best_waits = now - best->ready_ns > kMaxOvertaken_ns;
+  const bool active_waits = now - active.ready_ns > kMaxOvertaken_ns;
+  if (best_waits != active_waits) return best_waits ? best : &active;
+  if (best_waits) return active.ready_ns < best->ready_ns ? &active : best;
+  return active.d.list_count - active.cursor < best->d.list_count - best->cursor ? &active : best;
 }
 
 bool TransferEngine::start_block(Active& active, uint64_t now, BlockIo& io) {

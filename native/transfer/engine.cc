@@ -242,9 +242,9 @@ bool TransferEngine::fire_due(uint64_t now, BlockIo& io) {
 bool TransferEngine::advance(uint64_t now, BlockIo& io) {
   next_link_ns_ = kNever;
   bool moved = false;
-  // Storage first come, first served: sharing the link among all readers would finish all of them late.
+  // Reads first come, first served: sharing the link among all readers would finish all of them late.
   bool reads_ahead = false;  // an earlier one has blocks still to issue
-  bool writes_ahead = false;
+  Active* writer = nullptr;
   for (Active* active : active_) {
     if (active->program == nullptr) continue;
     if (active->program->record.status != DP_ERROR_NONE) {
@@ -252,13 +252,14 @@ bool TransferEngine::advance(uint64_t now, BlockIo& io) {
       if (active->in_flight != 0) continue;
       retire(*active);
       moved = true;
-    } else if (active->d.op == DP_OP_READ || active->d.op == DP_OP_WRITE) {
-      bool& ahead = active->d.op == DP_OP_READ ? reads_ahead : writes_ahead;
-      if (ahead) continue;
+    } else if (active->d.op == DP_OP_READ && !reads_ahead) {
       moved |= turn_blocks(*active, now, io);
-      ahead = active->program != nullptr && active->step_open && active->next_step == 0;
+      reads_ahead = active->program != nullptr && active->step_open && active->next_step == 0;
+    } else if (active->d.op == DP_OP_WRITE) {
+      writer = first_to_write(writer, *active, now);
     }
   }
+  if (writer != nullptr) moved |= turn_blocks(*writer, now, io);
   // Everything else in turn, a chunk each, beginning after the one that got the last turn.
   const size_t count = active_.size();
   size_t next_turn = turn_;

@@ -100,6 +100,7 @@ class TransferEngine {
     bool step_open = false;      // READ, WRITE: until the whole list is done
     uint32_t cursor = 0;         // next block of the open step (READ, WRITE: of the list)
     uint64_t step_due_ns = 0;
+    uint64_t ready_ns = 0;         // READ, WRITE: since when blocks may be issued
     uint32_t in_flight = 0;        // steps; for READ and WRITE blocks
     uint32_t blocks_done = 0;      // READ, WRITE
     uint16_t finished_prefix = 0;  // steps 0 .. finished_prefix - 1 have finished
@@ -149,6 +150,8 @@ class TransferEngine {
 
   // blocks.cc: READ and WRITE
   bool turn_blocks(Active& active, uint64_t now, BlockIo& io);
+  bool open_blocks(Active& active, uint64_t now);
+  Active* first_to_write(Active* best, Active& active, uint64_t now);
   bool start_block(Active& active, uint64_t now, BlockIo& io);
   void finish_block(BlockOp* op, BlockIo& io);
   bool judge_block(const BlockOp& op, Active& active);

@@ -143,6 +143,7 @@ class StorageRateTest : public StorageTest {
     EngineOptions options;
     options.store = large_dir_.store();
     options.links.storage_read = link_;
+    options.links.storage_write = std::make_shared<RateLink>("snic/write", bytes_per_s);
     options.storage_lookahead_ns = 5'000'000;
     engine_.reset();
     engine_ = std::make_unique<Engine>(*reactor_, "engine", options);
@@ -191,6 +192,19 @@ TEST_F(StorageRateTest, ReadersAreServedFirstComeFirstServed) {
   const dp_record two = engine_->next();
   EXPECT_EQ(two.program, second);
   EXPECT_GE(two.finished_ns - one.finished_ns, half_ns * 7 / 10);
+}
+
+TEST_F(StorageRateTest, AShortWriteOvertakesALongOne) {
+  open_large(4'000'000);  // 17 ms a block
+  keys_ = large_dir_.keys(40);
+  const uint32_t long_write = engine_->submit({write(some(0, 36), slots(36))});
+  const uint32_t short_write = engine_->submit({write(some(36, 38), slots(2, 36))});
+  const dp_record one = engine_->next();
+  EXPECT_EQ(one.program, short_write);
+  EXPECT_EQ(one.status, DP_ERROR_NONE);
+  const dp_record two = engine_->next();
+  EXPECT_EQ(two.program, long_write);
+  EXPECT_EQ(two.status, DP_ERROR_NONE);
 }
 
 TEST_F(StorageTest, EvenWithoutARateALaterReaderIssuesOnlyWhatTheFirstCannot) {
