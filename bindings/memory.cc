@@ -29,7 +29,18 @@ ArenaObject::ArenaObject(const Napi::CallbackInfo& info) : Napi::ObjectWrap<Aren
                                   : LockPolicy::kTry;
   if (!options.ok()) return;
   const Status status = Arena::create(wanted, &arena_);
-  if (!status.ok()) throw_status(info.Env(), status);
+  if (!status.ok()) {
+    throw_status(info.Env(), status);
+    return;
+  }
+  // So that the collector knows what it keeps by not collecting.
+  Napi::MemoryManagement::AdjustExternalMemory(info.Env(), static_cast<int64_t>(arena_->bytes()));
+}
+
+ArenaObject::~ArenaObject() {
+  if (arena_ != nullptr) {
+    Napi::MemoryManagement::AdjustExternalMemory(Env(), -static_cast<int64_t>(arena_->bytes()));
+  }
 }
 
 Napi::Value ArenaObject::facts(const Napi::CallbackInfo& info) {

@@ -19,6 +19,7 @@ class ArenaObject : public Napi::ObjectWrap<ArenaObject> {
  public:
   static void define(Napi::Env env, Napi::Object exports);
   explicit ArenaObject(const Napi::CallbackInfo& info);
+  ~ArenaObject() override;
   const std::shared_ptr<Arena>& arena() const { return arena_; }
 
  private:

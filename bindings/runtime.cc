@@ -1,6 +1,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <string>
+
 #include "objects.h"
 
 namespace dualpath::bindings {
@@ -47,14 +50,27 @@ RuntimeObject::RuntimeObject(const Napi::CallbackInfo& info) : Napi::ObjectWrap<
   }
   uv_loop_t* loop = nullptr;
   napi_get_uv_event_loop(env, &loop);
+  const int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (fd < 0) {
+    throw_status(
+        env, Status::error("MEMORY_LIMIT", "no eventfd: raise the limit of open files (ulimit -n)", errno));
+    return;
+  }
   poll_ = new Poll();
-  poll_->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  poll_->fd = fd;
   poll_->env = env;
   poll_->runtime = this;
   poll_->on_wake = Napi::Persistent(info[0].As<Napi::Function>());
   poll_->on_wake.SuppressDestruct();
   poll_->handle.data = poll_;
-  uv_poll_init(loop, &poll_->handle, poll_->fd);
+  if (const int rc = uv_poll_init(loop, &poll_->handle, fd); rc != 0) {
+    ::close(fd);
+    poll_->on_wake.Reset();
+    delete poll_;
+    poll_ = nullptr;
+    throw_status(env, Status::error("INTERNAL", std::string("uv_poll_init: ") + uv_strerror(rc), -rc));
+    return;
+  }
   uv_poll_start(&poll_->handle, UV_READABLE, on_readable);
   napi_add_async_cleanup_hook(env, on_cleanup, poll_, &poll_->hook);
 }

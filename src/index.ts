@@ -1,8 +1,8 @@
 /**
  * dualpath: moves KV-Cache for disaggregated LLM inference.
  *
- * Base level, for an engine with its own scheduler and paged memory: `TrafficManager` (lookup, load, save,
- * cancel). On top: `PrefillEngine` and `DecodeEngine`. Below both: programs on counters (`TransferEngine`).
+ * Base level, for an engine with its own scheduler and paged memory: `TrafficManager` (lookup, load, save;
+ * cancelled by an AbortSignal). On top: `PrefillEngine` and `DecodeEngine`. Below both: programs on counters (`TransferEngine`).
  */
 export { LocalControl, type ControlLink, type ControlMessage } from './control/index.js';
 export { EmulatedGpu, KvSeeds, type GpuStatistics, type KernelLaunch } from './emulation/index.js';

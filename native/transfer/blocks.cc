@@ -8,7 +8,9 @@
 namespace dualpath {
 namespace {
 
-constexpr int kBlocksPerTurn = 8;
+// Blocks issued before others get their turn: sealing and checking them takes the thread's time.
+constexpr uint64_t kBlocksPerTurn = 8;
+constexpr uint64_t kBytesPerTurn = 2 << 20;
 constexpr uint64_t kMaxOvertaken_ns = 2'000'000'000;
 
 dp_storage_call storage_call(const BlockOp& op) {
@@ -33,7 +35,9 @@ bool TransferEngine::turn_blocks(Active& active, uint64_t now, BlockIo& io) {
   if (!active.step_open && !open_blocks(active, now)) return false;
   RateLink* link = (d.op == DP_OP_READ ? options_.links.storage_read : options_.links.storage_write).get();
   bool moved = false;
-  for (int i = 0; i < kBlocksPerTurn && active.cursor < d.list_count; i++) {
+  const uint64_t file_bytes = options_.store->format().file_bytes();
+  const uint64_t most = std::clamp<uint64_t>(kBytesPerTurn / file_bytes, 1, kBlocksPerTurn);
+  for (uint64_t i = 0; i < most && active.cursor < d.list_count; i++) {
     if (link != nullptr && !link->accepts(now, options_.storage_lookahead_ns)) {
       next_link_ns_ = std::min(next_link_ns_, link->free_at() - options_.storage_lookahead_ns);
       statistics_.waits_link.fetch_add(1, std::memory_order_relaxed);

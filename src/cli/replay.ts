@@ -68,7 +68,7 @@ export function replayCommand(): Command {
   addOutputOptions(replay);
   replay.addHelpText(
     'after',
-    `\nWithout --sessions, --turns, --scale and --max-context the default sample is taken: ` +
+    `\nUnless given, --sessions, --turns, --scale and --max-context have the values of the default sample: ` +
       `${defaults.sessions} sessions, ${defaults.turns} turns, scale 1/32, ${defaults.maxContext} tokens.\n` +
       'HBM, GPUs and link rates are emulated, engines meet over the loopback transport, the disk is real.',
   );

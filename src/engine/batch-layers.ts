@@ -66,19 +66,20 @@ export class LayerRun {
   }
 
   #done(layer: number): void {
-    const inUse = this.#inUse.delete(layer);
     if (!this.#givenUp) {
-      if (!inUse || layer !== this.#next) {
+      if (!this.#inUse.has(layer) || layer !== this.#next) {
         throw new DualPathError(
           'INVALID_ARGUMENT',
           `done() of layer ${layer}, the next is ${this.#next}; call it once a layer, in order, after ready()`,
           { layer, next_layer: this.#next },
         );
       }
-      this.#next++;
       const computed = { counter: this.#counters.computed, value: 1 };
+      // May throw when the ring is full: then nothing has happened, and done() can be called again.
       this.#engine.submit([{ op: 'bump', signals: [computed] }]).done.catch(() => undefined);
+      this.#next++;
     }
+    this.#inUse.delete(layer);
     this.#check();
   }
 

@@ -12,7 +12,8 @@ import { verifyStore } from './verify.js';
 interface Running {
   readonly prompt: Uint32Array;
   readonly reply: Uint32Array;
-  prefilledUs: number;
+  /** The prefill engine may say so after the decode engine has finished: a batch is settled as a whole. */
+  prefilled(finishedUs: number): void;
   resolve(): void;
   reject(error: unknown): void;
 }
@@ -55,6 +56,7 @@ class ReplayRun {
   #cluster!: Cluster;
   #devices: Promise<void>[] = [];
   #persistError: DualPathError | undefined;
+  #failed: Error | undefined;
 
   constructor(workload: Workload, options: ClusterOptions, mode: ReplayMode, hooks: ReplayHooks) {
     this.#workload = workload;
@@ -76,10 +78,7 @@ class ReplayRun {
       this.#mode,
       prompts,
       lanes,
-      (request, finishedUs) => {
-        const running = this.#running.get(request);
-        if (running !== undefined) running.prefilledUs = finishedUs;
-      },
+      (request, finishedUs) => this.#running.get(request)?.prefilled(finishedUs),
       (failure) => {
         this.#cluster.stop(failure);
         this.#running.get(failure.request)?.reject(failure.error);
@@ -103,6 +102,7 @@ class ReplayRun {
         ),
       ),
     ];
+    for (const device of this.#devices) device.catch((error: unknown) => this.#stop(error));
     this.#hooks.onCluster?.(this.#cluster);
   }
 
@@ -136,30 +136,31 @@ class ReplayRun {
   }
 
   /** The first failure ends the run: what came of the other sessions could no longer be compared. */
+  #stop(error: unknown): void {
+    this.#failed ??= error instanceof Error ? error : new DualPathError('INTERNAL', String(error));
+    for (const running of this.#running.values()) running.reject(this.#failed);
+  }
+
   async #allSessions(): Promise<void> {
-    let failed: Error | undefined;
-    const stop = (error: unknown): void => {
-      failed ??= error instanceof Error ? error : new DualPathError('INTERNAL', String(error));
-      for (const running of this.#running.values()) running.reject(failed);
-    };
     const { signal } = this.#hooks;
-    const onAbort = (): void => stop(new DualPathError('CANCELLED', 'the replay was interrupted'));
+    const onAbort = (): void => this.#stop(new DualPathError('CANCELLED', 'the replay was interrupted'));
     signal?.addEventListener('abort', onAbort, { once: true });
     if (signal?.aborted === true) onAbort();
-    const isOver = (): boolean => failed !== undefined;
     const waiting = this.#workload.sessions.values();
     const lane = async (): Promise<void> => {
-      for (const session of waiting) await this.#session(session, isOver).catch(stop);
+      for (const session of waiting) {
+        await this.#session(session).catch((error: unknown) => this.#stop(error));
+      }
     };
     const lanes = Math.min(this.#options.concurrency, this.#workload.sessions.length);
     await Promise.all(Array.from({ length: lanes }, lane));
     signal?.removeEventListener('abort', onAbort);
-    if (failed !== undefined) throw failed;
+    if (this.#failed !== undefined) throw this.#failed;
   }
 
-  async #session(session: Session, isOver: () => boolean): Promise<void> {
+  async #session(session: Session): Promise<void> {
     const tokens = new SessionTokens(session, this.#workload.seed);
-    for (let turn = 0; turn < session.turns.length && !isOver(); turn++) {
+    for (let turn = 0; turn < session.turns.length && this.#failed === undefined; turn++) {
       await this.#turn(
         `${session.id}#${turn}`,
         tokens.promptOf(turn),
@@ -179,16 +180,28 @@ class ReplayRun {
     const chain = await this.#cluster.front.lookup(prompt);
     const { hitTokens } = chain;
     chain.release();
-    let running: Running | undefined;
-    const done = new Promise<void>((resolve, reject) => {
-      running = { prompt, reply, prefilledUs: Number.NaN, resolve, reject };
+    const over = new Promise<number>((resolve, reject) => {
+      let prefilledUs: number | undefined;
+      let ended = false;
+      const settle = (): void => {
+        if (ended && prefilledUs !== undefined) resolve(prefilledUs);
+      };
+      const prefilled = (finishedUs: number): void => {
+        prefilledUs = finishedUs;
+        settle();
+      };
+      const end = (): void => {
+        ended = true;
+        settle();
+      };
+      this.#running.set(request, { prompt, reply, prefilled, resolve: end, reject });
     });
-    done.catch(() => undefined);
-    this.#running.set(request, running!);
+    over.catch(() => undefined);
+    let prefilledUs: number;
     try {
       const { scheduler } = this.#cluster;
       await scheduler.submit({ request, promptTokens: prompt.length, hitTokens, maxNewTokens: reply.length });
-      await done;
+      prefilledUs = await over;
     } catch (error) {
       if (!isDualPathError(error)) throw error;
       throw new DualPathError(error.code, `request '${request}': ${error.message}`, error.details, {
@@ -197,7 +210,7 @@ class ReplayRun {
     } finally {
       this.#running.delete(request);
     }
-    const ttftMs = (running!.prefilledUs - submittedUs) / 1000;
+    const ttftMs = (prefilledUs - submittedUs) / 1000;
     this.#turns.push({
       promptTokens: prompt.length,
       hitTokens,

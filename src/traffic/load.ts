@@ -18,8 +18,8 @@ export interface LoadOptions {
   readonly blockTable: ArrayLike<number>;
   /**
    * Counter of the engine (engine.takeCounters), at zero: it stands at the number of leading layers that have
-   * arrived, so that a device can wait for layer l with no JavaScript in between. A load that fails, and one of
-   * no blocks, leaves it where it is.
+   * arrived, so that a device can wait for layer l with no JavaScript in between. A load that fails
+   * leaves it where it got to, one of no blocks at zero: a device that waits for more must be stopped.
    */
   readonly layerCounter?: number;
   readonly signal?: AbortSignal;

@@ -86,7 +86,7 @@ export class TrafficManager {
     this.buffer = new BlockSpace(this.engine, memory);
   }
 
-  /** Registers paged KV memory of the engine's own: base, strides and planes per layer. */
+  /** Registers paged KV memory that the engine has laid out in an Arena: strides and planes per layer. */
   adopt(geometry: NativeGeometry): number {
     return this.engine.addGeometry(geometry);
   }

@@ -197,8 +197,8 @@ export class TransferEngine implements RecordTaker {
     const { index } = this.#completion;
     do {
       Atomics.store(this.#tails, index + ringWord.sleeping, 0);
-      const tail = Atomics.load(this.#tails, index + ringWord.tail) >>> 0;
-      while (this.#taken !== tail) this.#takeRecord();
+      // Read anew each time: what a record calls may come back here.
+      while (this.#taken !== Atomics.load(this.#tails, index + ringWord.tail) >>> 0) this.#takeRecord();
       Atomics.store(this.#tails, index + ringWord.sleeping, 1);
     } while (Atomics.load(this.#tails, index + ringWord.tail) >>> 0 !== this.#taken);
     if (this.#inFlight === 0) this.#onIdle?.();
