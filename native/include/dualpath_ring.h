@@ -2,8 +2,8 @@
  * The door between an engine (TypeScript, Python, C++) and the native data path.
  *
  * One mapping (a memfd, so another process can map it) holds: a header, a submission ring of
- * descriptors, a completion ring of records, a table of monotone counters and a table of slot
- * numbers. The engine writes descriptors and reads records; native code does the reverse.
+ * descriptors, a completion ring of records, a table of monotone counters, a table of slot numbers and
+ * a table of block keys. The engine writes descriptors and reads records; native code does the reverse.
  * Everything has a size fixed when the door is made. ARCHITECTURE.md explains the model.
  *
  * This file is the contract: src/transfer/abi.ts restates it and a test compares the two field by
@@ -32,6 +32,7 @@ enum dp_op {
   DP_OP_BUMP = 5   /* only waits and signals */
 };
 
+/* Carried, checked and not yet acted on: the loopback transport has one class. */
 enum dp_traffic_class { DP_CLASS_INFERENCE = 0, DP_CLASS_KV = 1, DP_CLASS_CONTROL = 2 };
 
 enum dp_descriptor_flags {
