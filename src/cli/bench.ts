@@ -28,6 +28,7 @@ function ringCommand(): Command {
       ...rest,
       programSubmitUs: programSubmitUs.p50,
       programSubmitP99Us: programSubmitUs.p99,
+      programSubmitWarmUs: programSubmitWarmUs.p50,
     };
     context.result(document, () => ringText(result));
   });
