@@ -13,5 +13,5 @@ describe('dualpath bench ring', () => {
       transport: 'loopback',
       device: 'emulated-hbm',
     });
-  });
+  }, 120_000);
 });
