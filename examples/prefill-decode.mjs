@@ -40,15 +40,22 @@ const engineOf = (role) => ({
   hbmBlocks: role === 'decode' ? blocks : 0, // a prefill engine's HBM is staging: it bounds batches instead
   readRateBytesPerS: 1e9,
 });
-const scheduler = new LocalScheduler({
-  engines: [engineOf('prefill'), engineOf('decode')],
-  policy,
-  blockTokens,
-  blockBytes: store.file.fileBytes,
-  decodeSpareBlocks: 1,
-  maxWaiting: 100,
-  seed: 1,
-});
+const scheduler = new LocalScheduler(
+  {
+    engines: [engineOf('prefill'), engineOf('decode')],
+    policy,
+    blockTokens,
+    blockBytes: store.file.fileBytes,
+    decodeSpareBlocks: 1,
+    maxWaiting: 100,
+    seed: 1,
+  },
+  // A request that fails ends: at its engines, and for whoever waits for it.
+  ({ request, error, assignment }) => {
+    for (const engine of [prefill, decode]) engine.cancel(request, error, assignment?.epoch);
+    turns.get(request)?.failed(error);
+  },
+);
 
 // Both engines ask here for the tokens of a request that they have been assigned.
 const turns = new Map();
@@ -148,21 +155,17 @@ for (let turn = 0; turn < 3; turn++) {
   const prompt = Uint32Array.of(...conversation, ...newTokens(500, 2 * turn));
   const reply = newTokens(200, 2 * turn + 1);
   const before = [readBlocks(prefill), readBlocks(decode)];
-  const result = await new Promise((ended) => {
-    turns.set(`turn ${turn}`, { prompt, reply, ended });
-    // A front end looks up how much of the prompt is stored and submits the request.
-    void prefill.traffic.lookup(prompt).then(async (chain) => {
-      const { hitTokens } = chain;
-      chain.release();
-      const maxNewTokens = reply.length;
-      await scheduler.submit({
-        request: `turn ${turn}`,
-        promptTokens: prompt.length,
-        hitTokens,
-        maxNewTokens,
-      });
-    });
+  const request = `turn ${turn}`;
+  const over = new Promise((ended, failed) => {
+    turns.set(request, { prompt, reply, ended, failed });
   });
+  over.catch(() => undefined); // heard of below
+  // A front end looks up how much of the prompt is stored and submits the request.
+  const chain = await prefill.traffic.lookup(prompt);
+  const { hitTokens } = chain;
+  chain.release();
+  await scheduler.submit({ request, promptTokens: prompt.length, hitTokens, maxNewTokens: reply.length });
+  const result = await over;
   conversation = Uint32Array.of(...prompt, ...reply);
   const [byPrefill, byDecode] = [readBlocks(prefill) - before[0], readBlocks(decode) - before[1]];
   const mismatched = Object.values(gpus).reduce((sum, gpu) => sum + gpu.statistics().mismatchedBytes, 0);
@@ -171,6 +174,7 @@ for (let turn = 0; turn < 3; turn++) {
       `(${byPrefill} blocks read by the prefill side, ${byDecode} by the decode side), ` +
       `${result.storedBlocks} blocks stored, ${mismatched} bytes mismatched`,
   );
+  if (mismatched > 0) process.exitCode = 1;
 }
 
 scheduler.close();

@@ -11,8 +11,6 @@ import {
   waitWords,
 } from './abi.js';
 
-export type TrafficClass = 'inference' | 'kv' | 'control';
-
 /** Step s waits until counter[counter + s * counterStep] >= value + s * valueStep; steps below skipSteps do not. */
 export interface Wait {
   readonly counter: number;
@@ -32,12 +30,6 @@ export interface Signal {
   /** The counter is the descriptor's peer's. */
   readonly remote?: boolean;
   readonly counterStep?: number;
-}
-
-/** A range of the slot table (or, for keys, of the key table). */
-export interface ListRange {
-  readonly offset: number;
-  readonly count: number;
 }
 
 interface Common {

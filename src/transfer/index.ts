@@ -5,7 +5,6 @@ export type {
   LayersDescriptor,
   NopDescriptor,
   Signal,
-  TrafficClass,
   Wait,
 } from './descriptor.js';
 export { TransferEngine, type Program, type ProgramResult, type TransferEngineOptions } from './engine.js';
