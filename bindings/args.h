@@ -97,6 +97,45 @@ class Options {
   bool ok_ = true;
 };
 
+// Reads arguments by position; after the first wrong one `ok()` is false and an exception is pending.
+class Arguments {
+ public:
+  explicit Arguments(const Napi::CallbackInfo& info) : info_(info) {}
+
+  bool ok() const { return ok_; }
+
+  uint32_t u32(size_t at, const char* name) {
+    const Napi::Value value = info_[at];
+    const double number = value.IsNumber() ? value.As<Napi::Number>().DoubleValue() : -1;
+    if (!(number >= 0) || number > UINT32_MAX || std::floor(number) != number) {
+      fail(name, "a whole number within its range");
+      return 0;
+    }
+    return static_cast<uint32_t>(number);
+  }
+  bool boolean(size_t at) {
+    bool value = false;  // and stays that where it is none
+    napi_get_value_bool(info_.Env(), info_[at], &value);
+    return value;
+  }
+  Napi::Uint32Array uint32_array(size_t at, const char* name) {
+    const Napi::Value value = info_[at];
+    if (value.IsTypedArray() && value.As<Napi::TypedArray>().TypedArrayType() == napi_uint32_array)
+      return value.As<Napi::Uint32Array>();
+    fail(name, "a Uint32Array");
+    return {};
+  }
+
+  void fail(const char* name, const char* expected) {
+    if (ok_) throw_argument(info_.Env(), name, expected);
+    ok_ = false;
+  }
+
+ private:
+  const Napi::CallbackInfo& info_;
+  bool ok_ = true;
+};
+
 // A count as a JavaScript number. Beyond 2^53 (9 petabytes) it reads as Infinity rather than as a value that
 // is nearly right.
 inline Napi::Value number(Napi::Env env, uint64_t value) {

@@ -5,42 +5,6 @@
 namespace dualpath::bindings {
 namespace {
 
-// Key chain and look-up off the JavaScript thread: hashes full blocks of `tokens` into the door's key
-// table and, when asked, counts how many leading ones are stored.
-class HashWorker : public Napi::AsyncWorker {
- public:
-  HashWorker(Napi::Env env, std::shared_ptr<TransferEngine> engine, Napi::Uint32Array tokens)
-      : Napi::AsyncWorker(env),
-        engine_(std::move(engine)),
-        deferred_(Napi::Promise::Deferred::New(env)),
-        kept_(Napi::Persistent(tokens.As<Napi::Object>())),
-        tokens_(tokens.Data()) {}
-
-  store::BlockKey parent;
-  uint32_t first_token = 0;
-  uint32_t block_tokens = 0;
-  uint32_t blocks = 0;
-  uint32_t key_offset = 0;
-  bool look_up = false;
-
-  Napi::Promise promise() { return deferred_.Promise(); }
-
-  void Execute() override {
-    store::BlockKey* keys = engine_->door().keys() + key_offset;
-    store::extend_chain(parent, tokens_ + first_token, block_tokens, blocks, keys);
-    if (look_up) stored_ = engine_->options().store->longest_prefix(keys, blocks);
-  }
-  void OnOK() override { deferred_.Resolve(Napi::Number::New(Env(), static_cast<double>(stored_))); }
-  void OnError(const Napi::Error& error) override { deferred_.Reject(error.Value()); }
-
- private:
-  std::shared_ptr<TransferEngine> engine_;
-  Napi::Promise::Deferred deferred_;
-  Napi::ObjectReference kept_;  // the tokens' memory
-  const uint32_t* tokens_;
-  size_t stored_ = 0;
-};
-
 bool parse_plane(Options& options, Plane* plane) {
   plane->offset_bytes = options.u64("offsetBytes");
   plane->bytes_per_token = options.u32("bytesPerToken");
@@ -101,6 +65,7 @@ void EngineObject::define(Napi::Env env, Napi::Object exports) {
                                      InstanceMethod<&EngineObject::connect>("connect"),
                                      InstanceMethod<&EngineObject::cancel>("cancel"),
                                      InstanceMethod<&EngineObject::hash>("hash"),
+                                     InstanceMethod<&EngineObject::cancel_hash>("cancelHash"),
                                      InstanceMethod<&EngineObject::block_path>("blockPath"),
                                      InstanceMethod<&EngineObject::request_close>("requestClose"),
                                      InstanceMethod<&EngineObject::detach>("detach"),
@@ -124,7 +89,10 @@ EngineObject::EngineObject(const Napi::CallbackInfo& info) : Napi::ObjectWrap<En
   wanted.storage_lookahead_ns = options.u64("storageLookaheadNs", wanted.storage_lookahead_ns);
   wanted.links = {link_of(options, "storageRead"), link_of(options, "storageWrite"),
                   link_of(options, "nicEgress"), link_of(options, "nicIngress")};
-  if (StoreObject* object = options.wrapped<StoreObject>("store")) wanted.store = object->store();
+  if (StoreObject* object = options.wrapped<StoreObject>("store")) {
+    wanted.store = object->store();
+    lookups_->chains = object->chains();
+  }
   RuntimeObject* runtime = options.wrapped<RuntimeObject>("runtime");
   if (!options.ok()) return;
   if (runtime == nullptr) {
@@ -199,40 +167,13 @@ Napi::Value EngineObject::cancel(const Napi::CallbackInfo& info) {
   return doorbell(info);
 }
 
-// hash(tokens, {firstToken, blockTokens, blocks, parentKey (index or -1), keyOffset, lookUp}) ->
-// Promise<stored>
 Napi::Value EngineObject::hash(const Napi::CallbackInfo& info) {
-  const Napi::Env env = info.Env();
-  Options options(env, info[1]);
-  if (!info[0].IsTypedArray() || info[0].As<Napi::TypedArray>().TypedArrayType() != napi_uint32_array) {
-    options.fail("tokens", "a Uint32Array");
-  }
-  if (!options.ok()) return env.Undefined();
-  const Napi::Uint32Array tokens = info[0].As<Napi::Uint32Array>();
-  const dp_door_header& header = engine_->door().header();
-  auto* worker = new HashWorker(env, engine_, tokens);
-  worker->first_token = options.u32("firstToken");
-  worker->block_tokens = options.u32("blockTokens");
-  worker->blocks = options.u32("blocks");
-  worker->key_offset = options.u32("keyOffset");
-  worker->look_up = options.boolean("lookUp", false);
-  const bool has_parent = options.has("parentKey");
-  const uint32_t parent = options.u32("parentKey");
-  const uint64_t needed = worker->first_token + static_cast<uint64_t>(worker->block_tokens) * worker->blocks;
-  if (needed > tokens.ElementLength()) options.fail("tokens", "as many tokens as the blocks have");
-  if (worker->key_offset > header.key_entries || worker->blocks > header.key_entries - worker->key_offset ||
-      parent >= header.key_entries) {
-    options.fail("keyOffset", "a range of the key table");
-  }
-  if (engine_->options().store == nullptr) options.fail("store", "an engine with a store");
-  if (!options.ok()) {
-    delete worker;
-    return env.Undefined();
-  }
-  worker->parent = has_parent ? engine_->door().keys()[parent] : engine_->options().store->root_key();
-  const Napi::Promise promise = worker->promise();
-  worker->Queue();
-  return promise;
+  return start_lookup(info, engine_, lookups_);
+}
+
+Napi::Value EngineObject::cancel_hash(const Napi::CallbackInfo& info) {
+  cancel_lookup(*lookups_, info[0].ToNumber().Uint32Value());
+  return info.Env().Undefined();
 }
 
 // The file of the block whose key stands at this entry of the key table; empty without a store.
@@ -271,6 +212,15 @@ Napi::Value EngineObject::statistics(const Napi::CallbackInfo& info) {
       {"waitsLink", &s.waits_link},           {"waitsQueue", &s.waits_queue}};
   for (const auto& [name, value] : fields) out.Set(name, number(env, value->load(std::memory_order_relaxed)));
   out.Set("directIo", engine_->direct_io());
+  const Lookups& l = *lookups_;
+  const std::pair<const char*, uint64_t> lookups[] = {{"lookups", l.finished},
+                                                      {"lookupBlocks", l.blocks},
+                                                      {"lookupHashedBlocks", l.times.hashed_blocks},
+                                                      {"lookupCopyNs", l.times.copy_ns},
+                                                      {"lookupCompareNs", l.times.compare_ns},
+                                                      {"lookupHashNs", l.times.hash_ns},
+                                                      {"lookupIndexNs", l.index_ns}};
+  for (const auto& [name, value] : lookups) out.Set(name, number(env, value));
   return out;
 }
 

@@ -8,9 +8,11 @@
 #include "args.h"
 #include "core/rate_link.h"
 #include "emulation/stream.h"
+#include "lookup.h"
 #include "memory/arena.h"
 #include "memory/block_pool.h"
 #include "store/block_store.h"
+#include "store/chain_cache.h"
 #include "transfer/reactor.h"
 
 namespace dualpath::bindings {
@@ -45,11 +47,13 @@ class StoreObject : public Napi::ObjectWrap<StoreObject> {
   static void define(Napi::Env env, Napi::Object exports);
   explicit StoreObject(const Napi::CallbackInfo& info);
   const std::shared_ptr<store::BlockStore>& store() const { return store_; }
+  const std::shared_ptr<store::ChainCache>& chains() const { return chains_; }  // null: none wanted
 
  private:
   Napi::Value facts(const Napi::CallbackInfo& info);
   Napi::Value statistics(const Napi::CallbackInfo& info);
   std::shared_ptr<store::BlockStore> store_;
+  std::shared_ptr<store::ChainCache> chains_;
 };
 
 // A reactor and the way its records wake this environment's event loop: an eventfd watched by uv_poll
@@ -99,12 +103,14 @@ class EngineObject : public Napi::ObjectWrap<EngineObject> {
   Napi::Value connect(const Napi::CallbackInfo& info);
   Napi::Value cancel(const Napi::CallbackInfo& info);
   Napi::Value hash(const Napi::CallbackInfo& info);
+  Napi::Value cancel_hash(const Napi::CallbackInfo& info);
   Napi::Value block_path(const Napi::CallbackInfo& info);
   Napi::Value request_close(const Napi::CallbackInfo& info);
   Napi::Value detach(const Napi::CallbackInfo& info);
   Napi::Value statistics(const Napi::CallbackInfo& info);
 
   std::shared_ptr<TransferEngine> engine_;
+  const std::shared_ptr<Lookups> lookups_ = std::make_shared<Lookups>();
   RuntimeObject* runtime_ = nullptr;
   Napi::ObjectReference runtime_reference_;
 };

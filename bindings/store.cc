@@ -8,7 +8,7 @@ void StoreObject::define(Napi::Env env, Napi::Object exports) {
                                     InstanceMethod<&StoreObject::statistics>("statistics")}));
 }
 
-// {path, identity, layerBytes: number[], salt?: Uint8Array, create?, indexCapacity?}
+// {path, identity, layerBytes: number[], salt?: Uint8Array, create?, indexCapacity?, chainCacheBytes?}
 StoreObject::StoreObject(const Napi::CallbackInfo& info) : Napi::ObjectWrap<StoreObject>(info) {
   const Napi::Env env = info.Env();
   Options options(env, info[0]);
@@ -17,6 +17,7 @@ StoreObject::StoreObject(const Napi::CallbackInfo& info) : Napi::ObjectWrap<Stor
   store::StoreOptions wanted;
   wanted.create = options.boolean("create", true);
   wanted.index_capacity = options.u64("indexCapacity", wanted.index_capacity);
+  const uint64_t chain_bytes = options.u64("chainCacheBytes", size_t{64} << 20);
   const Napi::Value layers = options.get("layerBytes");
   if (!layers.IsArray()) options.fail("layerBytes", "an array");
   if (!options.ok()) return;
@@ -39,11 +40,14 @@ StoreObject::StoreObject(const Napi::CallbackInfo& info) : Napi::ObjectWrap<Stor
   Status status = store::BlockFormat::create(identity, layer_bytes, &format);
   std::unique_ptr<store::BlockStore> opened;
   if (status.ok()) status = store::BlockStore::open(path, format, salt, wanted, &opened);
+  std::unique_ptr<store::ChainCache> chains;
+  if (status.ok() && chain_bytes > 0) status = store::ChainCache::create(chain_bytes, &chains);
   if (!status.ok()) {
     throw_status(env, status);
     return;
   }
   store_ = std::move(opened);
+  chains_ = std::move(chains);
 }
 
 Napi::Value StoreObject::facts(const Napi::CallbackInfo& info) {
@@ -67,6 +71,13 @@ Napi::Value StoreObject::statistics(const Napi::CallbackInfo& info) {
   out.Set("forgotten", number(env, stat.forgotten));
   out.Set("quarantined", number(env, stat.quarantined));
   out.Set("indexOverflows", number(env, stat.index_overflows));
+  const store::ChainCacheStatistics chains =
+      chains_ == nullptr ? store::ChainCacheStatistics{} : chains_->stat();
+  out.Set("chainCacheBytes", number(env, chains.capacity_bytes));
+  out.Set("chainCacheBlocks", number(env, chains.blocks));
+  out.Set("chainHitBlocks", number(env, chains.hit_blocks));
+  out.Set("chainMissBlocks", number(env, chains.miss_blocks));
+  out.Set("chainEvictedBlocks", number(env, chains.evicted_blocks));
   return out;
 }
 

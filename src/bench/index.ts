@@ -1,2 +1,9 @@
 /** Benchmarks that `dualpath bench` runs. */
+export {
+  benchLookup,
+  type LookupCase,
+  type LookupOptions,
+  type LookupResult,
+  type Percentiles,
+} from './lookup.js';
 export { benchRing, type RingOptions, type RingResult } from './ring.js';

@@ -9,6 +9,7 @@ import { BatchCounters, bufferToStaging, stagingToDecodeBuffer } from '../flow/i
 import { blockLayout, parseModel } from '../layout/index.js';
 import { BlockSpace, sequenceGeometry, stagingGeometry } from '../memory/index.js';
 import { TransferEngine, type Descriptor } from '../transfer/index.js';
+import { quantile } from './quantile.js';
 
 export interface RingOptions {
   readonly signal?: AbortSignal;
@@ -259,9 +260,4 @@ async function heapGrowth(total: number, signal: AbortSignal | undefined): Promi
   }
   collect();
   return process.memoryUsage().heapUsed - before;
-}
-
-function quantile(values: readonly number[], q: number): number {
-  const sorted = [...values].sort((a, b) => a - b);
-  return sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))]!;
 }

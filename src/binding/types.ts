@@ -25,6 +25,13 @@ export interface NativeStoreStatistics {
   readonly forgotten: number;
   readonly quarantined: number;
   readonly indexOverflows: number;
+  /** Memory for keys of chains hashed before; 0: none. */
+  readonly chainCacheBytes: number;
+  readonly chainCacheBlocks: number;
+  /** Blocks of look-ups whose tokens were compared, and those that had to be hashed. */
+  readonly chainHitBlocks: number;
+  readonly chainMissBlocks: number;
+  readonly chainEvictedBlocks: number;
 }
 
 export interface NativeStore {
@@ -73,6 +80,14 @@ export interface EngineStatistics {
   readonly waitsQueue: number;
   /** Whether the store's file system takes O_DIRECT. */
   readonly directIo: boolean;
+  /** Chains hashed or looked up, and what the pool's threads spent on them. */
+  readonly lookups: number;
+  readonly lookupBlocks: number;
+  readonly lookupHashedBlocks: number;
+  readonly lookupCopyNs: number;
+  readonly lookupCompareNs: number;
+  readonly lookupHashNs: number;
+  readonly lookupIndexNs: number;
 }
 
 export interface NativePlane {
@@ -130,7 +145,17 @@ export interface NativeEngine {
   addGeometry(geometry: NativeGeometry): number;
   connect(name: string): number;
   cancel(program: number): void;
-  hash(tokens: Uint32Array, range: HashRange): Promise<number>;
+  hash(
+    tokens: Uint32Array,
+    id: number,
+    firstToken: number,
+    blockTokens: number,
+    blocks: number,
+    keyOffset: number,
+    lookUp: boolean,
+    parentKey?: number,
+  ): Promise<number>;
+  cancelHash(id: number): void;
   /** File of the block whose key stands at this entry of the key table; empty without a store. */
   blockPath(key: number): string;
   requestClose(): void;
@@ -226,6 +251,7 @@ export interface NativeAddon {
     salt?: Uint8Array;
     create?: boolean;
     indexCapacity?: number;
+    chainCacheBytes?: number;
   }) => NativeStore;
   readonly Runtime: new (onWake: () => void) => NativeRuntime;
   readonly Engine: new (options: NativeEngineOptions) => NativeEngine;

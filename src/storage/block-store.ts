@@ -16,6 +16,11 @@ export interface BlockStoreOptions {
   readonly salt?: Uint8Array;
   /** Keys the in-memory index holds; look-ups beyond ask the file system. Default 1,048,576. */
   readonly indexCapacity?: number;
+  /**
+   * Memory for the keys of chains hashed before, by which the next look-up of a prefix need not hash it: 288 bytes a
+   * block of 64 tokens. 65,536 bytes to 256 GiB, or 0 for none; default 64 MiB.
+   */
+  readonly chainCacheBytes?: number;
 }
 
 export class BlockStore {
@@ -35,7 +40,7 @@ export class BlockStore {
 
   /** @throws STORE_MISMATCH when the directory holds blocks of another layout, STORAGE_IO, NO_SPACE */
   static open(options: BlockStoreOptions): BlockStore {
-    const { layout, path, salt, indexCapacity } = options;
+    const { layout, path, salt, indexCapacity, chainCacheBytes } = options;
     makeParents(path);
     const handle = callNative(
       () =>
@@ -45,6 +50,7 @@ export class BlockStore {
           layerBytes: Array.from({ length: layout.layers }, (_, layer) => layout.layerBlockBytes(layer)),
           ...(salt === undefined ? {} : { salt }),
           ...(indexCapacity === undefined ? {} : { indexCapacity }),
+          ...(chainCacheBytes === undefined ? {} : { chainCacheBytes }),
         }),
     );
     return new BlockStore(options, handle);

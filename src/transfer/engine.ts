@@ -4,7 +4,6 @@
  */
 import {
   callNative,
-  fromNative,
   native,
   type EngineStatistics,
   type HashRange,
@@ -25,6 +24,7 @@ import {
   storageCall,
 } from './abi.js';
 import { writeDescriptor, type Descriptor } from './descriptor.js';
+import { LookUps } from './look-ups.js';
 import { noFailure, programError, type ProgramFailure } from './program-error.js';
 import { RangeAllocator } from './range-allocator.js';
 import { defaultRuntime, type RecordTaker, type Runtime } from './runtime.js';
@@ -61,6 +61,7 @@ export class TransferEngine implements RecordTaker {
   /** For src/memory and src/replay: the native object. */
   readonly handle: NativeEngine;
 
+  readonly #lookUps: LookUps;
   readonly #words: Uint32Array;
   readonly #tails: Int32Array;
   readonly #slots: Uint32Array;
@@ -89,6 +90,7 @@ export class TransferEngine implements RecordTaker {
       this.runtime.unregister(this); // it may have been made for this engine
       throw error;
     }
+    this.#lookUps = new LookUps(this.name, this.handle);
     const door = this.handle.door();
     this.#words = new Uint32Array(door);
     this.#tails = new Int32Array(door);
@@ -300,14 +302,15 @@ export class TransferEngine implements RecordTaker {
     return this.#slots.slice(offset, offset + count);
   }
 
-  /** Hashes full blocks of tokens into the key table, off this thread; resolves to the stored leading blocks. */
-  async hash(tokens: Uint32Array, range: HashRange): Promise<number> {
-    if (this.closed) throw this.#closedError();
-    try {
-      return await callNative(() => this.handle.hash(tokens, range));
-    } catch (cause) {
-      throw fromNative(cause);
-    }
+  /**
+   * Keys of full blocks of tokens into the key table, off this thread; resolves to the stored leading blocks. At
+   * most 64 are under way, further ones wait.
+   * @throws INVALID_ARGUMENT, also when the tokens' ArrayBuffer was transferred meanwhile, CANCELLED by the signal,
+   * CAPACITY_EXHAUSTED, CLOSED
+   */
+  hash(tokens: Uint32Array, range: HashRange, signal?: AbortSignal): Promise<number> {
+    if (this.closed) return Promise.reject(this.#closedError());
+    return this.#lookUps.run(tokens, range, signal);
   }
 
   addGeometry(geometry: NativeGeometry): number {
@@ -341,6 +344,7 @@ export class TransferEngine implements RecordTaker {
   }
 
   #tellClosed(): void {
+    this.#lookUps.close();
     for (const listener of this.#onClose.splice(0)) listener();
   }
 

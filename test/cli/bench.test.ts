@@ -15,3 +15,32 @@ describe('dualpath bench ring', () => {
     });
   }, 120_000);
 });
+
+describe('dualpath bench lookup', () => {
+  it('prints a document with a result for each size and case', async () => {
+    const { code, stdout } = await dualpath([
+      ...['bench', 'lookup', '--blocks', '64,128', '--samples', '5', '--json'],
+    ]);
+    expect(code).toBe(0);
+    const { results } = JSON.parse(stdout) as { results: object[] };
+    expect(results).toHaveLength(14);
+    expect(results[8]).toMatchObject({
+      case: 'warm',
+      blocks: 128,
+      block_tokens: 64,
+      tokens_in: 'ArrayBuffer',
+      stored_blocks: 128,
+      samples: 5,
+      total_us: { p50: expect.any(Number), p99: expect.any(Number) },
+      javascript_us: { p50: expect.any(Number), p99: expect.any(Number) },
+      javascript_cpu_us: expect.any(Number),
+      index_us: expect.any(Number),
+    });
+  });
+
+  it('prints a table for people', async () => {
+    const { code, stdout } = await dualpath(['bench', 'lookup', '--blocks', '64', '--samples', '5', '-q']);
+    expect(code).toBe(0);
+    expect(stdout).toContain('warm, shared');
+  });
+});
