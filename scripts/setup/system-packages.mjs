@@ -29,6 +29,14 @@ const testRequirements = [
   { name: 'clang-format', present: () => hasCommand('clang-format') },
 ];
 
+const guestRequirements = [
+  { name: 'qemu-system-x86', present: () => hasCommand('qemu-system-x86_64') },
+  { name: 'busybox-static', present: () => hasCommand('busybox') },
+  { name: 'cpio', present: () => hasCommand('cpio') },
+  { name: 'kmod', present: () => existsSync('/usr/sbin/depmod') || hasCommand('depmod') },
+  { name: 'e2fsprogs', present: () => existsSync('/usr/sbin/mkfs.ext4') || hasCommand('mkfs.ext4') },
+];
+
 const missingOf = (wanted) => wanted.filter(({ present }) => !present()).map(({ name }) => name);
 
 function haveAptLists() {
@@ -48,8 +56,12 @@ async function aptInstall(names) {
 }
 
 /** Installs what is missing when root on a system with apt-get; otherwise says which command would. */
-export async function installSystemPackages({ forTests }) {
-  const wanted = forTests ? [...requirements, ...testRequirements] : requirements;
+export async function installSystemPackages({ forTests = false, forGuests = false }) {
+  const wanted = [
+    ...requirements,
+    ...(forTests ? testRequirements : []),
+    ...(forGuests ? guestRequirements : []),
+  ];
   const missing = missingOf(wanted);
   if (missing.length === 0) return;
 
