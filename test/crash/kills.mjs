@@ -10,6 +10,7 @@ import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
+import * as dualpath from '../../dist/index.js';
 import { words } from './sequences.mjs';
 import { Survivor } from './survivor.mjs';
 
@@ -65,14 +66,14 @@ export class KillRun {
   /** Sequence -> leading blocks that were acknowledged, over all lives. */
   #acknowledged = new Map();
   #next = 0;
-  #path;
+  path;
   #seed;
   #draw;
   #capacityBytes;
 
   /** @param capacityBytes the writers evict beyond it; then an acknowledged block may be gone, but never wrong */
   constructor({ directory, seed, capacityBytes }) {
-    this.#path = join(directory, capacityBytes === undefined ? 'store' : 'store-evicting');
+    this.path = join(directory, capacityBytes === undefined ? 'store' : 'store-evicting');
     this.#seed = seed;
     this.#draw = words(seed ^ (capacityBytes ?? 0));
     this.#capacityBytes = capacityBytes;
@@ -84,8 +85,8 @@ export class KillRun {
     const life = await killOne({
       draw: this.#draw,
       writerOptions: {
-        ...{ path: this.#path, seed: this.#seed, first },
-        ...(this.#capacityBytes === undefined ? {} : { capacityBytes: this.#capacityBytes }),
+        ...{ path: this.path, seed: this.#seed, first },
+        ...(this.#capacityBytes === undefined ? {} : { capacityBytes: this.#capacityBytes, gc: true }),
       },
     });
     this.kills++;
@@ -104,6 +105,23 @@ export class KillRun {
   /** Everything that was ever acknowledged. */
   async end() {
     await this.#look(new Set(this.#acknowledged.keys()), 'at the end');
+    await openFds();
+    const processes = await this.#collect('at the end');
+    this.#expect(processes === 0, `at the end: ${processes} processes have the store open, it is said`);
+  }
+
+  /** What `dualpath store gc` leaves of the dead must be nothing. @returns processes that have the store open */
+  async #collect(when) {
+    const admin = dualpath.StoreAdmin.open(this.path);
+    await admin.gc();
+    const { temps, trashNamespaces, foreignNames, processes } = await admin.stat();
+    const dead = processes.filter((process) => process.dead).length;
+    this.#expect(temps.files === 0, `${when}: ${temps.files} temporary files after gc`);
+    this.#expect(dead === 0, `${when}: pins of ${dead} dead processes after gc`);
+    this.#expect(trashNamespaces + foreignNames === 0, `${when}: files that belong to nothing after gc`);
+    const { badBlocks, bad } = await admin.verify();
+    this.#expect(badBlocks === 0, `${when}: verify finds ${badBlocks} bad blocks: ${bad[0]?.fault}`);
+    return processes.length;
   }
 
   #note(n, blocks) {
@@ -112,7 +130,7 @@ export class KillRun {
   }
 
   async #look(numbers, when) {
-    const survivor = new Survivor(this.#path, this.#seed);
+    const survivor = new Survivor(this.path, this.#seed);
     try {
       for (const n of numbers) await this.#read(survivor, n, when);
       const saved = await survivor.save(this.#next);
@@ -124,6 +142,7 @@ export class KillRun {
     } finally {
       await survivor.close();
     }
+    await this.#collect(when);
   }
 
   async #read(survivor, n, when) {

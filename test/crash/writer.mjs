@@ -1,14 +1,15 @@
 /**
  * Saves sequences without end, three at a time, until somebody kills it: node writer.mjs OPTIONS_JSON
- * {path, seed, first, capacityBytes?, durable?, fd?}. Writes a line to fd (1) before it opens the store ('opening'),
+ * {path, seed, first, capacityBytes?, gc?, durable?}, with gc collecting meanwhile. Writes a line to stdout before it opens the store ('opening'),
  * once it is open ('open'), and for what has been acknowledged: 'N BLOCKS', the leading blocks of sequence N.
  */
 import { writeSync } from 'node:fs';
-import { BlockStore, Runtime, sequenceGeometry, TrafficManager } from '../../dist/index.js';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { BlockStore, Runtime, sequenceGeometry, StoreAdmin, TrafficManager } from '../../dist/index.js';
 import { blocksOf, fillBlock, layout, mostBlocks, tokensOf } from './sequences.mjs';
 
-const { path, seed, first, capacityBytes, durable = false, fd = 1 } = JSON.parse(process.argv[2]);
-const say = (line) => writeSync(fd, `${line}\n`);
+const { path, seed, first, capacityBytes, gc = false, durable = false } = JSON.parse(process.argv[2]);
+const say = (line) => writeSync(1, `${line}\n`);
 const writers = 3;
 
 say('opening');
@@ -43,6 +44,15 @@ async function save(writer, n) {
   chain.release();
 }
 
+async function collect() {
+  const admin = StoreAdmin.open(path);
+  for (;;) {
+    await admin.gc({ capacityBytes: Math.floor(0.8 * capacityBytes) });
+    await sleep(10);
+  }
+}
+
+if (gc) void collect();
 let next = first;
 await Promise.all(
   Array.from({ length: writers }, async (_, writer) => {
