@@ -14,7 +14,7 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { SetupError } from './setup/common.mjs';
 
-const capacityBytes = 3 << 20;
+const capacityBytes = 1 << 19;
 
 function readOptions() {
   const { values } = parseArgs({
@@ -45,7 +45,7 @@ async function killProcesses(directory, { kills, seed }) {
   const seconds = ((performance.now() - began) / 1000).toFixed(0);
   console.log(
     `${kills} processes killed in ${seconds} s: ${sum('acknowledgedBlocks')} blocks acknowledged, ` +
-      `${sum('readBlocks')} read again and compared`,
+      `${sum('evictedBlocks')} of them evicted, ${sum('readBlocks')} read again and compared`,
   );
   return runs.flatMap(({ findings }) => findings);
 }

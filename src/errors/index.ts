@@ -12,7 +12,7 @@ export const errorCodes = {
   MEMORY_LIMIT: 'memory could not be taken or locked within the limits in force',
   STORE_MISMATCH: 'the block store was made for another model, layout or format',
   STORAGE_IO: 'a read or write of the block store failed',
-  NO_SPACE: 'the file system of the block store is full',
+  NO_SPACE: 'the file system of the block store is full, or a quota on it',
   BAD_BLOCK: 'a stored block is truncated, foreign, corrupt or gone; it counts as a miss',
   REQUEST_TOO_LARGE: 'a request needs more than an engine can ever give it',
   CAPACITY_EXHAUSTED: 'a bounded queue, pool or table is full; wait and try again',

@@ -29,7 +29,19 @@ export const noFailure: ProgramFailure = {
   bytes: 0,
 };
 
-const ENOSPC = 28;
+/** What to do about a storage error, by errno (errno(3), Linux); where the space is used up, in `full`. */
+const full: Readonly<Record<number, string>> = {
+  28: 'free space or inodes on its file system, or use another directory', // ENOSPC
+  122: 'raise the quota there, free space, or use another directory', // EDQUOT
+};
+const remedies: Readonly<Record<number, string>> = {
+  ...full,
+  5: "the device failed, the kernel's log says more; 'dualpath store verify' finds blocks that cannot be read", // EIO
+  13: 'this process needs read, write and search permission there', // EACCES
+  23: "raise the system's limit of open files (fs.file-max)", // ENFILE
+  24: "raise this process's limit of open files (ulimit -n)", // EMFILE
+  30: 'make its file system writable again, or use another directory', // EROFS
+};
 const opNames = Object.entries(op).map(([name]) => name);
 const callNames = Object.entries(storageCall).map(([name]) => name);
 
@@ -71,16 +83,19 @@ export function programError(engine: string, failure: ProgramFailure, path?: str
       ? ''
       : `: ${callNames[failure.call]} of ${path} at byte ${failure.offsetBytes} of ${failure.bytes}`;
   const errno = failure.errno === 0 ? '' : `, errno ${failure.errno} (${errnoName(failure.errno)})`;
-  const full = code === 'STORAGE_IO' && failure.errno === ENOSPC;
-  const remedy = full ? '; free space on its file system or use another directory' : '';
+  const ofStorage = code === 'STORAGE_IO';
+  const remedy = ofStorage && failure.errno in remedies ? `; ${remedies[failure.errno]}` : '';
   return new ProgramError(
-    full ? 'NO_SPACE' : code,
+    ofStorage && failure.errno in full ? 'NO_SPACE' : code,
     `a program of engine '${engine}' ${what}${where}${block}${file}${errno}${remedy}`,
     failure,
     path,
   );
 }
 
+/** libuv does not know them all. */
+const otherNames: Readonly<Record<number, string>> = { 117: 'EUCLEAN', 122: 'EDQUOT' };
+
 function errnoName(errno: number): string {
-  return getSystemErrorName(-errno);
+  return otherNames[errno] ?? getSystemErrorName(-errno);
 }

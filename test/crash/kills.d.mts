@@ -11,6 +11,7 @@ export class KillRun {
   readonly kills: number;
   readonly acknowledgedBlocks: number;
   readonly readBlocks: number;
+  readonly evictedBlocks: number;
   kill(): Promise<void>;
   end(): Promise<void>;
 }

@@ -158,7 +158,9 @@ describe('storage', () => {
     runtime.setFaults({ writeErrno: 28, writeErrorAfter: 1 });
     expect(await errorOf(saveSequence(manager, sequence.subarray(0, 4), 1))).toMatchObject({
       code: 'NO_SPACE',
-      message: expect.stringMatching(/errno 28.*free space on its file system or use another directory/),
+      message: expect.stringMatching(
+        /errno 28.*free space or inodes on its file system, or use another directory/,
+      ),
     });
     const [file] = filesOf(manager, await manager.hash(sequence));
     expect(existsSync(file!)).toBe(false);
