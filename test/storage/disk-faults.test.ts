@@ -18,7 +18,7 @@ import {
   scratchDirectory,
   tokens,
 } from '../traffic/support.js';
-import { fileSystems, mount } from './mounts.js';
+import { fileSystems, mount, mountImage } from './mounts.js';
 
 const layout = blockLayout(headsModel(), { blockTokens: 64 });
 const blocks = 16;
@@ -109,21 +109,34 @@ describe.each(fileSystems)('%s', (type) => {
     BlockStore.open({ path, layout });
   });
 
-  it('that becomes read-only: writes say so, reads go on', async (context) => {
-    const disk = mount(context, type, 8192);
+  it('that is read-only: a store is refused', async (context) => {
+    const disk = mount(context, type, 4096);
+    disk.remount('ro');
+    const path = join(disk.path, 'store');
+    const error = await errorOf(() => BlockStore.open({ path, layout }));
+    expect(error).toMatchObject({ code: 'STORAGE_IO', details: { errno: 30 } });
+    expect(error.message).toMatch(/writable file system/);
+    disk.remount('rw');
+    BlockStore.open({ path, layout });
+  });
+});
+
+describe('a file system that turns read-only in the midst', () => {
+  it('writes say so, reads go on; repaired, it serves what was stored and takes more', async (context) => {
+    const disk = mountImage(context, 8192);
     const scene = open(disk.path);
     await scene.save(1);
-    disk.remount('ro');
+    disk.fail();
     const error = await errorOf(scene.save(2));
     expect(error).toMatchObject({ code: 'STORAGE_IO', details: { errno: 30, op: 'write' } });
     expect(error.details['path']).toContain(join(scene.store, 'blocks'));
     expect(error.message).toMatch(/EROFS\); make its file system writable again/);
     expect(await scene.read(1)).toBe(blocks);
-    const another = await errorOf(() => BlockStore.open({ path: scene.store, layout }));
-    expect(another).toMatchObject({ code: 'STORAGE_IO', details: { errno: 30 } });
-    disk.remount('rw');
-    await scene.save(2);
-    await scene.expectSound([1, 2]);
+    await scene.manager.close();
+    const after = open(disk.repaired().path);
+    expect(await after.read(1)).toBe(blocks);
+    await after.save(2);
+    await after.expectSound([1, 2]);
   });
 });
 

@@ -1,6 +1,6 @@
 /** Small file systems of their own, for tests that fill them up or make them read-only. Needs root. */
 import { spawnSync } from 'node:child_process';
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { copyFileSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { onTestFinished, type TestContext } from 'vitest';
 import { scratchDirectory } from '../traffic/support.js';
@@ -21,20 +21,51 @@ export interface Mounted {
   remount(options: string): void;
 }
 
-/** A file system of `sizeKiB`, unmounted when the test ends. */
-export function mount(context: TestContext, type: (typeof fileSystems)[number], sizeKiB: number): Mounted {
-  const scratch = scratchDirectory();
-  const path = join(scratch, 'mount');
+function mountAt(context: TestContext, path: string, ...options: string[]): Mounted {
   mkdirSync(path);
-  if (type === 'tmpfs') {
-    run(context, 'mount', '-t', 'tmpfs', '-o', `size=${sizeKiB}k`, 'tmpfs', path);
-  } else {
-    const image = join(scratch, 'image');
-    writeFileSync(image, '');
-    run(context, 'mkfs.ext4', '-q', '-F', '-m', '0', image, `${sizeKiB}k`);
-    run(context, 'mount', '-o', 'loop', image, path);
-  }
+  run(context, 'mount', ...options, path);
   // Finishing functions run last in, first out: before the directory is removed.
   onTestFinished(() => void spawnSync('umount', ['-l', path]));
-  return { path, remount: (options) => run(context, 'mount', '-o', `remount,${options}`, path) };
+  return { path, remount: (wanted) => run(context, 'mount', '-o', `remount,${wanted}`, path) };
+}
+
+/** A file system of `sizeKiB`, unmounted when the test ends. */
+export function mount(context: TestContext, type: (typeof fileSystems)[number], sizeKiB: number): Mounted {
+  if (type === 'ext4') return mountImage(context, sizeKiB);
+  return mountAt(
+    context,
+    join(scratchDirectory(), 'mount'),
+    '-t',
+    'tmpfs',
+    '-o',
+    `size=${sizeKiB}k`,
+    'tmpfs',
+  );
+}
+
+export interface MountedImage extends Mounted {
+  /** As after an error of the disk: read-only at once, whatever is open, with what was synced before. */
+  fail(): void;
+  /** What the disk holds, repaired and mounted elsewhere. */
+  repaired(): Mounted;
+}
+
+export function mountImage(context: TestContext, sizeKiB: number): MountedImage {
+  const scratch = scratchDirectory();
+  const [image, copy] = [join(scratch, 'image'), join(scratch, 'copy')];
+  writeFileSync(image, '');
+  run(context, 'mkfs.ext4', '-q', '-F', '-m', '0', image, `${sizeKiB}k`);
+  const mounted = mountAt(context, join(scratch, 'mount'), '-o', 'loop', image);
+  return {
+    ...mounted,
+    fail: () => {
+      run(context, 'sync', '-f', mounted.path);
+      mounted.remount('abort');
+    },
+    repaired: () => {
+      copyFileSync(image, copy);
+      spawnSync('/usr/sbin/e2fsck', ['-p', copy]); // 1: repaired
+      return mountAt(context, join(scratch, 'repaired'), '-o', 'loop', copy);
+    },
+  };
 }

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { Worker } from 'node:worker_threads';
-import { describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, it } from 'vitest';
 import type { HashRange } from '../../src/binding/index.js';
 import type { DualPathError } from '../../src/errors/index.js';
 import { BlockStore } from '../../src/storage/index.js';
@@ -19,9 +19,12 @@ const layout = headsLayout();
 const blocks = 2048;
 const range: HashRange = { firstToken: 0, blockTokens: 64, blocks, keyOffset: 0, lookUp: true };
 
+// One store for all, and nothing in it: its 256 directories take their time.
+const path = join(scratchDirectory(afterAll), 'store');
+
 function openWithStore(chainCacheBytes?: number): TransferEngine {
   const options = chainCacheBytes === undefined ? {} : { chainCacheBytes };
-  const store = BlockStore.open({ path: join(scratchDirectory(), 'store'), layout, ...options });
+  const store = BlockStore.open({ path, layout, ...options });
   return openEngine({ store: store.handle });
 }
 
@@ -155,9 +158,9 @@ describe('many look-ups', () => {
   });
 
   it('do not outlive a worker that is terminated under them', async () => {
-    const path = join(scratchDirectory(), 'store');
+    const own = join(scratchDirectory(), 'store');
     for (let i = 0; i < 10; i++) {
-      const worker = new Worker(new URL('./look-up-worker.mjs', import.meta.url), { workerData: path });
+      const worker = new Worker(new URL('./look-up-worker.mjs', import.meta.url), { workerData: own });
       await new Promise((resolve) => worker.once('message', resolve));
       await sleep(i);
       await worker.terminate();
