@@ -105,8 +105,8 @@ bool parse_kind(Options& options, LoadKind* kind) {
 
 }  // namespace
 
-// {kind, path, bytes, places, depth, durationNs, seed?, durable?, hugePages?, checksums?: BigUint64Array,
-// storageIo?} -> Promise of what LoadResult has
+// {kind, path, bytes, places, depth, durationNs, seed?, durable?, once?, hugePages?, checksums?:
+// BigUint64Array, storageIo?} -> Promise of what LoadResult has
 Napi::Value run_storage_load(const Napi::CallbackInfo& info) {
   const Napi::Env env = info.Env();
   Options options(env, info[0]);
@@ -120,6 +120,7 @@ Napi::Value run_storage_load(const Napi::CallbackInfo& info) {
   wanted.duration_ns = options.u64("durationNs");
   wanted.seed = options.u64("seed");
   wanted.durable = options.boolean("durable", false);
+  wanted.once = options.boolean("once", false);
   wanted.huge_pages = options.boolean("hugePages", true);
   if (options.has("checksums")) {
     const Napi::Value value = options.get("checksums");

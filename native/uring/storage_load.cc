@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -97,6 +98,7 @@ class Load {
 
   Status set_up() {
     if (Status status = check(); !status.ok()) return status;
+    for (stride_ = o_.places * 5 / 8 + 1; std::gcd(stride_, o_.places) != 1;) stride_++;
     if (Status status = BlockIo::create(o_.storage_io, nullptr, &io_); !status.ok()) return status;
     ArenaOptions memory;
     memory.name = "bench/storage";
@@ -158,13 +160,18 @@ class Load {
     return {};
   }
 
-  bool more(uint64_t now) const { return failure_.ok() && now < end_ns_ && (!write() || next_ < o_.places); }
+  bool more(uint64_t now) const {
+    return failure_.ok() && now < end_ns_ && (!(write() || o_.once) || next_ < o_.places);
+  }
+
+  uint64_t next_place() {
+    if (write()) return next_++;
+    if (o_.once) return next_++ * stride_ % o_.places;
+    return static_cast<uint64_t>(static_cast<unsigned __int128>(next_random(random_)) * o_.places >> 64);
+  }
 
   void start(BlockOp* op, uint64_t now) {
-    const uint64_t place =
-        write()
-            ? next_++
-            : static_cast<uint64_t>(static_cast<unsigned __int128>(next_random(random_)) * o_.places >> 64);
+    const uint64_t place = next_place();
     op->write = write();
     op->durable = o_.durable && op->write;
     op->direct = true;
@@ -196,6 +203,8 @@ class Load {
     if (op->registered) result_.registered_bytes += op->done;
     if (!o_.checksums.empty()) {
       const uint64_t begin_ns = now_ns();
+      // A device has written it: nothing of it is in a cache, and the hardware prefetcher starts late.
+      for (size_t i = 0; i < kPage; i += 64) __builtin_prefetch(op->buffer + i);
       if (XXH3_64bits(op->buffer, op->bytes) != o_.checksums[op->index]) result_.mismatches++;
       result_.verify_ns += now_ns() - begin_ns;
     }
@@ -213,6 +222,7 @@ class Load {
   int file_ = 0;
   uint64_t random_;
   uint64_t next_ = 0;
+  uint64_t stride_ = 1;  // prime to places: its multiples visit each once
   uint64_t end_ns_ = 0;
   unsigned under_way_ = 0;
   Latencies latencies_;

@@ -28,6 +28,7 @@ struct LoadOptions {
   uint64_t duration_ns = 0;
   uint64_t seed = 0;
   bool durable = false;                 // kWriteFiles
+  bool once = false;                    // reads: every place once, scattered, and then the end
   bool huge_pages = true;               // as an engine's arenas have them
   std::span<const uint64_t> checksums;  // XXH3-64 of every place: reads are verified; empty: they are not
   StorageIo storage_io = StorageIo::kAuto;

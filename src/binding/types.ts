@@ -245,6 +245,8 @@ export interface StorageLoad {
   readonly durationNs: number;
   readonly seed?: number;
   readonly durable?: boolean;
+  /** Reads: every place once, scattered, and then the end. */
+  readonly once?: boolean;
   /** Buffers in huge pages, as an engine's arenas have them; default true. */
   readonly hugePages?: boolean;
   /** XXH3-64 of every place: reads are verified. */

@@ -2,13 +2,19 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <filesystem>
 #include <set>
+#include <thread>
 
 #include "test/memory/shapes.h"
 
@@ -16,6 +22,19 @@ namespace dualpath::test {
 namespace {
 
 constexpr size_t kBytes = 5 * 4096;
+
+// Whether calls of this thread are refused from here on, as a container's seccomp profile does it.
+bool refuse_io_uring(int error) {
+  sock_filter filter[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_io_uring_setup, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<unsigned>(error)),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program{sizeof filter / sizeof *filter, filter};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) == 0;
+}
 
 class BlockIoTest : public ::testing::TestWithParam<StorageIo> {
  protected:
@@ -188,6 +207,193 @@ TEST_P(BlockIoTest, NoDescriptorIsLeftOpen) {
     after = open_files();
   }
   EXPECT_LE(after, before);
+}
+
+TEST_P(BlockIoTest, ShortTransfersGoOnWhereTheyStopped) {
+  for (const bool direct : {false, true}) {
+    faults_.short_write_bytes = 5000;  // a page at a time when direct
+    faults_.short_read_bytes = 4097;
+    for (size_t i = 0; i < kBytes; i++) buffer(0)[i] = static_cast<std::byte>(i * 7 + i / 4096);
+    const std::vector<std::byte> sent(buffer(0), buffer(0) + kBytes);
+    const std::string name = direct ? "direct" : "cached";
+    const Ended written = run(true, name, direct);
+    if (direct && written.error == EINVAL) GTEST_SKIP() << "this file system has no O_DIRECT";
+    ASSERT_EQ(written.error, 0);
+    EXPECT_EQ(written.done, kBytes);
+    memset(buffer(0), 0, kBytes);
+    EXPECT_EQ(run(false, name, direct).done, kBytes);
+    EXPECT_TRUE(std::equal(sent.begin(), sent.end(), buffer(0)));
+  }
+}
+
+TEST_P(BlockIoTest, AWriteThatFindsItsPlaceTakenLeavesWhatIsThere) {
+  memset(buffer(0), 1, kBytes);
+  ASSERT_EQ(run(true, "block").error, 0);
+  memset(buffer(0), 2, kBytes);
+  BlockOp* op = prepare(true, "block", 0);
+  op->durable = true;
+  io_->start(op);
+  bool existed = false;
+  for (bool over = false; !over;) {
+    io_->submit_and_wait(1'000'000'000);
+    io_->reap([&](BlockOp* ended) {
+      over = true;
+      existed = ended->existed;
+      EXPECT_EQ(ended->error, 0);
+      io_->release(ended);
+    });
+  }
+  EXPECT_TRUE(existed);
+  EXPECT_FALSE(std::filesystem::exists(base_ + "/block.tmp"));
+  ASSERT_EQ(run(false, "block").error, 0);
+  EXPECT_EQ(buffer(0)[0], std::byte{1});
+}
+
+TEST_P(BlockIoTest, ADurableWriteReachesAPlaceInADirectoryAndWithout) {
+  std::filesystem::create_directory(base_ + "/sub");
+  for (const char* name : {"top", "sub/block"}) {
+    BlockOp* op = prepare(true, name, 0);
+    op->durable = true;
+    io_->start(op);
+    EXPECT_EQ(finish(1)[0].error, 0);
+    EXPECT_EQ(std::filesystem::file_size(base_ + "/" + name), kBytes);
+  }
+}
+
+TEST_P(BlockIoTest, RangesOfAnOpenFile) {
+  for (size_t i = 0; i < kBytes; i++) buffer(0)[i] = static_cast<std::byte>(i / 4096);
+  ASSERT_EQ(run(true, "file").error, 0);
+  const int fd = open((base_ + "/file").c_str(), O_RDWR | O_CLOEXEC);
+  const int file = io_->add_file(fd);
+  close(fd);
+  ASSERT_GE(file, 0);
+  const auto range = [&](bool write, size_t offset, size_t bytes) {
+    BlockOp* op = prepare(write, "", 0);
+    op->file = file;
+    op->offset = offset;
+    op->bytes = bytes;
+    io_->start(op);
+    return finish(1)[0];
+  };
+  memset(buffer(0), 9, 4096);
+  EXPECT_EQ(range(true, 4096, 4096).error, 0);
+  EXPECT_EQ(range(false, 4096, 8192).done, 8192u);
+  EXPECT_EQ(buffer(0)[0], std::byte{9});
+  EXPECT_EQ(buffer(0)[4096], std::byte{2});
+  EXPECT_EQ(range(false, kBytes - 4096, 8192).done, 4096u) << "the file ends there";
+  std::vector<int> files;
+  const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  for (unsigned i = 1; i < BlockIo::kMaxFiles; i++) files.push_back(io_->add_file(null));
+  EXPECT_EQ(std::count_if(files.begin(), files.end(), [](int added) { return added < 0; }), 0);
+  EXPECT_EQ(io_->add_file(null), -ENFILE);
+  close(null);
+  for (const int added : files) io_->drop_file(added);
+  io_->drop_file(file);
+}
+
+TEST_P(BlockIoTest, MemoryIsRegisteredOnceAndSaysWhenItIsNot) {
+  const bool uring = GetParam() == StorageIo::kUring;
+  memset(buffer(0), 0x5a, kBytes);
+  EXPECT_EQ(io_->add_arena(arena_), uring);
+  EXPECT_EQ(io_->add_arena(arena_), uring);
+  const StorageIoFacts& facts = io_->facts();
+  EXPECT_EQ(facts.registered_arenas, uring ? 1u : 0u);
+  EXPECT_EQ(facts.unregistered_arenas, uring ? 0u : 1u);
+  ASSERT_EQ(run(true, "file").error, 0);
+  memset(buffer(0), 0, kBytes);
+  BlockOp* op = prepare(false, "file", 0);
+  io_->start(op);
+  EXPECT_EQ(op->registered, uring);
+  EXPECT_EQ(finish(1)[0].done, kBytes);
+  EXPECT_EQ(buffer(0)[kBytes - 1], std::byte{0x5a});
+  io_->drop_arena(arena_.get());
+  EXPECT_EQ(facts.registered_arenas, uring ? 1u : 0u) << "it has another user";
+  io_->drop_arena(arena_.get());
+  EXPECT_EQ(facts.registered_arenas + facts.unregistered_arenas, 0u);
+  EXPECT_EQ(arena_.use_count(), 1);
+
+  faults_.register_errno = ENOMEM;
+  EXPECT_FALSE(io_->add_arena(arena_));
+  EXPECT_EQ(facts.unregistered_arenas, 1u);
+  EXPECT_EQ(facts.register_errno, ENOMEM);
+  EXPECT_EQ(run(false, "file").done, kBytes) << "it works all the same";
+  io_->drop_arena(arena_.get());
+}
+
+TEST_P(BlockIoTest, SubmissionsThatTheKernelRefusesAreTriedAgainAndEnd) {
+  ASSERT_EQ(run(true, "file").error, 0);
+  if (GetParam() == StorageIo::kThreadPool) return;  // it has no submissions
+  faults_.submit_errno = EAGAIN;
+  faults_.submit_errors = 3;
+  EXPECT_EQ(run(false, "file").done, kBytes);
+  faults_.submit_errno = EBUSY;
+  faults_.submit_errors = 1'000'000;
+  io_->start(prepare(false, "file", 0));
+  io_->start(prepare(true, "other", 1));
+  const std::vector<Ended> ended = finish(2);
+  faults_.submit_errors = 0;
+  EXPECT_EQ(ended[0].error, EBUSY);
+  EXPECT_EQ(ended[1].error, EBUSY);
+  EXPECT_FALSE(std::filesystem::exists(base_ + "/other.tmp"));
+  EXPECT_EQ(run(false, "file").done, kBytes) << "and it goes on";
+}
+
+TEST_P(BlockIoTest, AChainThatIsCutEndsWithAnErrorOrWhole) {
+  ASSERT_EQ(run(true, "file").error, 0);
+  if (GetParam() == StorageIo::kThreadPool) return;
+  for (uint32_t most = 1; most < 8; most++) {  // two chains of three, one of eight
+    const std::string name = "cut" + std::to_string(most);
+    BlockOp* write = prepare(true, name, 2);
+    write->durable = true;
+    io_->start(prepare(false, "file", 0));
+    io_->start(prepare(false, "file", 1));
+    io_->start(write);
+    faults_.submit_at_most = most;
+    const std::vector<Ended> ended = finish(3);
+    for (const Ended& one : ended) EXPECT_TRUE(one.error == EAGAIN || one.done == kBytes) << most;
+    EXPECT_EQ(std::filesystem::exists(base_ + "/" + name),
+              ended[2].error == 0 || ended[2].call > BlockCall::kPublish);
+    EXPECT_FALSE(std::filesystem::exists(base_ + "/" + name + ".tmp"));
+    EXPECT_EQ(run(false, "file").done, kBytes);
+  }
+}
+
+TEST_P(BlockIoTest, NoDescriptorIsLeftForTheFile) {
+  ASSERT_EQ(run(true, "file").error, 0);
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  const int next = dup(0);
+  close(next);
+  const rlimit none{static_cast<rlim_t>(next), before.rlim_max};
+  setrlimit(RLIMIT_NOFILE, &none);
+  const Ended ended = run(false, "file");
+  setrlimit(RLIMIT_NOFILE, &before);
+  if (GetParam() == StorageIo::kUring) {
+    EXPECT_EQ(ended.error, 0) << "direct descriptors are not the process's";
+  } else {
+    EXPECT_EQ(ended.error, EMFILE);
+    EXPECT_EQ(ended.call, BlockCall::kOpen);
+  }
+  EXPECT_EQ(run(false, "file").error, 0);
+}
+
+TEST(BlockIoRefused, FallsBackToThreadsAndSaysWhy) {
+  for (const int error : {EPERM, ENOSYS}) {
+    std::thread([error] {  // the filter is this thread's alone
+      ASSERT_TRUE(refuse_io_uring(error));
+      FaultPlan faults;
+      std::unique_ptr<BlockIo> io;
+      const Status wanted = BlockIo::create(StorageIo::kUring, &faults, &io);
+      EXPECT_STREQ(wanted.code, "STORAGE_IO");
+      EXPECT_EQ(wanted.sys_errno, error);
+      EXPECT_NE(wanted.message.find(error == EPERM ? "seccomp" : "Linux 5.19"), std::string::npos)
+          << wanted.message;
+      ASSERT_TRUE(BlockIo::create(StorageIo::kAuto, &faults, &io).ok());
+      EXPECT_EQ(io->facts().io, StorageIo::kThreadPool);
+      EXPECT_EQ(io->facts().refused, wanted.message);
+    })
+        .join();
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Both, BlockIoTest, ::testing::Values(StorageIo::kUring, StorageIo::kThreadPool),
