@@ -24,7 +24,7 @@ export interface StorageOptions {
   /** Seconds of one slice; default 1. */
   readonly sliceS?: number;
   readonly compare?: 'fio' | undefined;
-  /** Ends a comparison: its half-width is at most `halfWidth` (default 0.02), or there are `maxPairs` (default 16). */
+  /** Ends a comparison: its half-width is at most `halfWidth` (default 0.02), or there are `maxPairs` (default 12). */
   readonly halfWidth?: number;
   readonly maxPairs?: number;
   readonly storageIo?: 'auto' | 'io_uring' | 'thread_pool';
@@ -76,12 +76,13 @@ const defaults = {
   depth: 32,
   sliceS: 1,
   halfWidth: 0.02,
-  maxPairs: 16,
+  maxPairs: 12,
 } as const;
 const minPairs = 4;
 const verifiedSlices = 3;
 const page = 4096;
 const maxSizeBytes = 64 << 20;
+const maxStoredBytes = 256 << 20;
 
 type Settings = StorageOptions & {
   readonly sizes: readonly number[];
@@ -296,6 +297,7 @@ async function measureStore(settings: Settings, target: Target): Promise<StoreRe
     return await measureStoreReads({
       path: folder,
       fileBytes: Math.max(target.sizeBytes, 2 * page),
+      storedBytes: Math.min(maxStoredBytes, settings.fileBytes),
       sliceS: settings.sliceS,
       slices: verifiedSlices,
       storageIo: settings.storageIo ?? 'auto',

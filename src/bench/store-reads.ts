@@ -26,6 +26,8 @@ export interface StoreReadsOptions {
   readonly path: string;
   /** Of a block's file: 8192 or more, a multiple of 4096. */
   readonly fileBytes: number;
+  /** Of the files together, at least four runs. */
+  readonly storedBytes: number;
   readonly sliceS: number;
   readonly slices: number;
   readonly storageIo: 'auto' | 'io_uring' | 'thread_pool';
@@ -34,7 +36,6 @@ export interface StoreReadsOptions {
 
 const headerBytes = 4096;
 const blockTokens = 16;
-const storedBytes = 256 << 20;
 const maxFiles = 4096;
 /** A program reads a run of this many blocks of the chain; two programs are under way. */
 const runBlocks = 64;
@@ -65,7 +66,7 @@ export async function measureStoreReads(options: StoreReadsOptions): Promise<Sto
   try {
     await using engine = new TransferEngine({ name: options.path, runtime, store: store.handle });
     const run = Math.min(runBlocks, Math.floor((64 << 20) / options.fileBytes));
-    const files = Math.min(maxFiles, Math.max(4 * run, Math.floor(storedBytes / options.fileBytes)));
+    const files = Math.min(maxFiles, Math.max(4 * run, Math.floor(options.storedBytes / options.fileBytes)));
     const space = new BlockSpace(
       engine,
       bufferGeometry(layout, store.file, 2 * run, `${options.path}/buffer`),

@@ -36,7 +36,7 @@ export function storageCommand(): Command {
     )
     .option(
       '--max-pairs <count>',
-      'most pairs of slices a size is compared by (default: 16)',
+      'most pairs of slices a size is compared by (default: 12)',
       positiveInteger,
     )
     .addOption(
