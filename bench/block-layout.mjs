@@ -9,7 +9,8 @@
  * root only), each block read once. Needs 2 * rounds * 5 * total bytes of the disk; on ext4 wait for a minute after many
  * files were deleted there.
  *
- *   node bench/block-layout.mjs [--path DIRECTORY] [--rounds N] [--total BYTES] [--depth N] [--json]
+ *   node bench/block-layout.mjs [--path DIRECTORY] [--rounds N] [--total BYTES] [--depth N]
+ *        [--slice SECONDS] [--warm-only] [--json]
  */
 import { mkdtempSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -20,7 +21,6 @@ import { native } from '../dist/binding/index.js';
 import { formatBytes, formatBytesPerSecond, renderTable } from '../dist/telemetry/index.js';
 
 const sizes = [64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20];
-const sliceNs = 1e9;
 
 const { values } = parseArgs({
   options: {
@@ -28,13 +28,16 @@ const { values } = parseArgs({
     rounds: { type: 'string', default: '5' },
     total: { type: 'string', default: String(256 << 20) },
     depth: { type: 'string', default: '16' },
+    slice: { type: 'string', default: '1' },
+    'warm-only': { type: 'boolean', default: false },
     json: { type: 'boolean', default: false },
   },
 });
 const rounds = Number(values.rounds);
 const totalBytes = Number(values.total);
 const depth = Number(values.depth);
-const canDropCaches = process.getuid() === 0;
+const sliceNs = Number(values.slice) * 1e9;
+const canDropCaches = process.getuid() === 0 && !values['warm-only'];
 
 function dropNames() {
   writeFileSync('/proc/sys/vm/drop_caches', '2');
@@ -116,7 +119,8 @@ try {
     for (let number = 0; number < rounds; number++) measured.push(await round(folder, bytes, number));
     results.push(...summarize(bytes, measured));
   }
-  if (!canDropCaches) console.error('cold reads are left out: dropping names needs root');
+  if (!canDropCaches && !values['warm-only'])
+    console.error('cold reads are left out: dropping names needs root');
   console.log(values.json ? JSON.stringify({ depth, rounds, results }, null, 2) : table(results));
 } finally {
   rmSync(folder, { recursive: true, force: true });
