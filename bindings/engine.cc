@@ -109,6 +109,7 @@ EngineObject::EngineObject(const Napi::CallbackInfo& info) : Napi::ObjectWrap<En
     return;
   }
   runtime_ = runtime;
+  storage_io_ = runtime->reactor()->storage_io().io;
   runtime_reference_ = Napi::Persistent(runtime->Value());
   runtime->keep(engine_);
   runtime->reactor()->add(engine_);
@@ -202,14 +203,23 @@ Napi::Value EngineObject::statistics(const Napi::CallbackInfo& info) {
   const EngineStatistics& s = engine_->statistics();
   Napi::Object out = Napi::Object::New(env);
   const std::pair<const char*, const std::atomic<uint64_t>*> fields[] = {
-      {"readBytes", &s.read_bytes},           {"readBlocks", &s.read_blocks},
-      {"badBlocks", &s.bad_blocks},           {"writeBytes", &s.write_bytes},
-      {"writeBlocks", &s.write_blocks},       {"writeSkippedBlocks", &s.write_skipped_blocks},
-      {"copyBytes", &s.copy_bytes},           {"copySteps", &s.copy_steps},
-      {"sendBytes", &s.send_bytes},           {"sendSteps", &s.send_steps},
-      {"descriptors", &s.descriptors},        {"programs", &s.programs},
-      {"failedPrograms", &s.failed_programs}, {"waitsCounter", &s.waits_counter},
-      {"waitsLink", &s.waits_link},           {"waitsQueue", &s.waits_queue}};
+      {"readBytes", &s.read_bytes},
+      {"readBlocks", &s.read_blocks},
+      {"badBlocks", &s.bad_blocks},
+      {"writeBytes", &s.write_bytes},
+      {"writeBlocks", &s.write_blocks},
+      {"writeSkippedBlocks", &s.write_skipped_blocks},
+      {"registeredBytes", &s.registered_bytes},
+      {"copyBytes", &s.copy_bytes},
+      {"copySteps", &s.copy_steps},
+      {"sendBytes", &s.send_bytes},
+      {"sendSteps", &s.send_steps},
+      {"descriptors", &s.descriptors},
+      {"programs", &s.programs},
+      {"failedPrograms", &s.failed_programs},
+      {"waitsCounter", &s.waits_counter},
+      {"waitsLink", &s.waits_link},
+      {"waitsQueue", &s.waits_queue}};
   for (const auto& [name, value] : fields) out.Set(name, number(env, value->load(std::memory_order_relaxed)));
   out.Set("directIo", engine_->direct_io());
   const Lookups& l = *lookups_;
@@ -221,6 +231,7 @@ Napi::Value EngineObject::statistics(const Napi::CallbackInfo& info) {
                                                       {"lookupHashNs", l.times.hash_ns},
                                                       {"lookupIndexNs", l.index_ns}};
   for (const auto& [name, value] : lookups) out.Set(name, number(env, value));
+  out.Set("storageIo", storage_io_name(storage_io_));
   return out;
 }
 

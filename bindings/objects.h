@@ -56,6 +56,9 @@ class StoreObject : public Napi::ObjectWrap<StoreObject> {
   std::shared_ptr<store::ChainCache> chains_;
 };
 
+// False, with an exception pending, when `value` is neither undefined nor such options.
+bool parse_storage_io(Napi::Env env, Napi::Value value, StorageIo* storage_io);
+
 // A reactor and the way its records wake this environment's event loop: an eventfd watched by uv_poll
 // (thread-safe functions abort when a worker is terminated with calls under way).
 class RuntimeObject : public Napi::ObjectWrap<RuntimeObject> {
@@ -73,6 +76,7 @@ class RuntimeObject : public Napi::ObjectWrap<RuntimeObject> {
  private:
   struct Poll;
   Napi::Value close(const Napi::CallbackInfo& info);
+  Napi::Value facts(const Napi::CallbackInfo& info);
   Napi::Value set_faults(const Napi::CallbackInfo& info);
   void stop();
   template <typename T>
@@ -112,6 +116,7 @@ class EngineObject : public Napi::ObjectWrap<EngineObject> {
   std::shared_ptr<TransferEngine> engine_;
   const std::shared_ptr<Lookups> lookups_ = std::make_shared<Lookups>();
   RuntimeObject* runtime_ = nullptr;
+  StorageIo storage_io_ = StorageIo::kUring;
   Napi::ObjectReference runtime_reference_;
 };
 
@@ -158,5 +163,9 @@ class EmulatedGpuObject : public Napi::ObjectWrap<EmulatedGpuObject> {
 
 // Sizes and offsets of every field of dualpath_ring.h, for the test that holds TypeScript against them.
 Napi::Value describe_abi(const Napi::CallbackInfo& info);
+
+// bench.cc
+Napi::Value run_storage_load(const Napi::CallbackInfo& info);
+Napi::Value lay_out_storage_file(const Napi::CallbackInfo& info);
 
 }  // namespace dualpath::bindings

@@ -34,7 +34,22 @@ struct RuntimeObject::Poll {
 void RuntimeObject::define(Napi::Env env, Napi::Object exports) {
   exports.Set("Runtime", DefineClass(env, "Runtime",
                                      {InstanceMethod<&RuntimeObject::close>("close"),
+                                      InstanceMethod<&RuntimeObject::facts>("facts"),
                                       InstanceMethod<&RuntimeObject::set_faults>("setFaults")}));
+}
+
+// {storageIo?: 'auto' | 'io_uring' | 'thread_pool'}
+bool parse_storage_io(Napi::Env env, Napi::Value value, StorageIo* storage_io) {
+  if (value.IsUndefined()) return true;
+  Options options(env, value);
+  if (!options.has("storageIo")) return options.ok();
+  const std::string name = options.string("storageIo");
+  for (const StorageIo io : {StorageIo::kUring, StorageIo::kThreadPool}) {
+    if (name == storage_io_name(io)) *storage_io = io;
+  }
+  if (*storage_io == StorageIo::kAuto && name != "auto")
+    options.fail("storageIo", "'auto', 'io_uring' or 'thread_pool'");
+  return options.ok();
 }
 
 RuntimeObject::RuntimeObject(const Napi::CallbackInfo& info) : Napi::ObjectWrap<RuntimeObject>(info) {
@@ -43,7 +58,9 @@ RuntimeObject::RuntimeObject(const Napi::CallbackInfo& info) : Napi::ObjectWrap<
     throw_argument(env, "onWake", "a function");
     return;
   }
-  const Status status = Reactor::create(&reactor_);
+  StorageIo storage_io = StorageIo::kAuto;
+  if (!parse_storage_io(env, info[1], &storage_io)) return;
+  const Status status = Reactor::create(&reactor_, storage_io);
   if (!status.ok()) {
     throw_status(env, status);
     return;
@@ -132,11 +149,27 @@ void RuntimeObject::on_cleanup(napi_async_cleanup_hook_handle, void* data) {
   }
 }
 
+// {storageIo, storageIoRefused, registeredArenas, unregisteredArenas, registerErrno}
+Napi::Value RuntimeObject::facts(const Napi::CallbackInfo& info) {
+  const Napi::Env env = info.Env();
+  if (reactor() == nullptr) return env.Undefined();
+  const StorageIoFacts& facts = reactor_->storage_io();
+  Napi::Object out = Napi::Object::New(env);
+  out.Set("storageIo", storage_io_name(facts.io));
+  out.Set("storageIoRefused", facts.refused);
+  out.Set("registeredArenas", number(env, facts.registered_arenas.load(std::memory_order_relaxed)));
+  out.Set("unregisteredArenas", number(env, facts.unregistered_arenas.load(std::memory_order_relaxed)));
+  out.Set("registerErrno", Napi::Number::New(env, facts.register_errno.load(std::memory_order_relaxed)));
+  return out;
+}
+
 Napi::Value RuntimeObject::set_faults(const Napi::CallbackInfo& info) {
   Options options(info.Env(), info[0]);
   if (reactor() == nullptr) return info.Env().Undefined();
   FaultPlan& faults = reactor_->faults();
   faults.short_read_bytes = options.u32("shortReadBytes");
+  faults.short_write_bytes = options.u32("shortWriteBytes");
+  faults.register_errno = static_cast<int32_t>(options.u32("registerErrno"));
   faults.read_errno = static_cast<int32_t>(options.u32("readErrno"));
   faults.read_error_after = static_cast<int64_t>(options.u64("readErrorAfter"));
   faults.write_errno = static_cast<int32_t>(options.u32("writeErrno"));

@@ -49,6 +49,7 @@ export {
 export {
   ProgramError,
   Runtime,
+  type RuntimeOptions,
   TransferEngine,
   type Descriptor,
   type Program,

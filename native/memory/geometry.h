@@ -62,6 +62,11 @@ class Geometry {
   }
   // Whether every slot has `bytes` bytes, from an address that is a multiple of alignment.
   bool slots_hold(uint64_t bytes, uint64_t alignment) const;
+  template <typename Visit>
+  void for_each_arena(Visit visit) const {
+    visit(options_.arena);
+    for (const auto& arena : options_.more_arenas) visit(arena);
+  }
   uint64_t slot_stride_bytes() const { return options_.slot_stride_bytes; }
   std::byte* at(uint32_t slot_index, uint32_t layer, const Plane& plane, uint32_t token) const {
     return slot(slot_index) + options_.layers[layer].offset_bytes + plane.offset_bytes +

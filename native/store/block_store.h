@@ -82,6 +82,9 @@ class BlockStore {
   // that is not stored to its end costs one probe and one for every block not yet known.
   size_t longest_prefix(const BlockKey* keys, size_t count) noexcept;
 
+  // Whether the index knows the block; no system call, so another process's may be stored all the same.
+  bool indexed(const BlockKey& key) const noexcept { return index_.contains(key); }
+
   // The caller has renamed the block to its place.
   void publish(const BlockKey& key) noexcept;
   // The block's file is gone.

@@ -16,13 +16,19 @@ constexpr uint64_t kMaxOvertaken_ns = 2'000'000'000;
 dp_storage_call storage_call(const BlockOp& op) {
   switch (op.call) {
     case BlockCall::kOpen:
+    case BlockCall::kOpenDirectory:
       return DP_CALL_OPEN;
     case BlockCall::kTransfer:
       return op.write ? DP_CALL_WRITE : DP_CALL_READ;
     case BlockCall::kSync:
+    case BlockCall::kSyncDirectory:
       return DP_CALL_FSYNC;
     case BlockCall::kPublish:
       return DP_CALL_RENAME;
+    case BlockCall::kClose:
+      return op.write ? DP_CALL_WRITE : DP_CALL_READ;
+    case BlockCall::kRemove:
+      break;
   }
   return DP_CALL_NONE;
 }
@@ -94,7 +100,7 @@ bool TransferEngine::start_block(Active& active, uint64_t now, BlockIo& io) {
     statistics_.waits_queue.fetch_add(1, std::memory_order_relaxed);
     return false;
   }
-  if (!read && store.longest_prefix(&key, 1) == 1) {  // the same key is the same bytes
+  if (!read && store.indexed(key)) {  // the same key is the same bytes
     io.release(op);
     statistics_.write_skipped_blocks.fetch_add(1, std::memory_order_relaxed);
     active.cursor++;
@@ -102,6 +108,7 @@ bool TransferEngine::start_block(Active& active, uint64_t now, BlockIo& io) {
     block_done(active);
     return true;
   }
+  use_memory(read ? d.dst_geometry : d.src_geometry, io);
   op->write = !read;
   op->durable = options_.durable_writes;
   op->directory_fd = store.root_fd();
@@ -125,8 +132,26 @@ bool TransferEngine::start_block(Active& active, uint64_t now, BlockIo& io) {
   if (delay_ns != 0) op->due_ns = std::max(op->due_ns, now) + delay_ns;
   active.cursor++;
   active.in_flight++;
-  io.start(op, direct_io_);
+  op->direct = direct_io_;
+  io.start(op);
   return true;
+}
+
+// The arenas of a geometry are registered when storage first needs them.
+void TransferEngine::use_memory(uint32_t geometry, BlockIo& io) {
+  if (used_by_storage_[geometry]) return;
+  used_by_storage_.set(geometry);
+  const auto& memory = *endpoint_->geometries().find(geometry);
+  memory->for_each_arena([&](const std::shared_ptr<Arena>& arena) { io.add_arena(arena); });
+}
+
+void TransferEngine::leave(BlockIo& io) {
+  for (uint32_t id = 0; id < GeometryTable::kMax; id++) {
+    if (!used_by_storage_[id]) continue;
+    const auto& memory = *endpoint_->geometries().find(id);
+    memory->for_each_arena([&](const std::shared_ptr<Arena>& arena) { io.drop_arena(arena.get()); });
+  }
+  used_by_storage_.reset();
 }
 
 void TransferEngine::finished(BlockOp* op, uint64_t now, BlockIo& io) {
@@ -141,11 +166,19 @@ void TransferEngine::finish_block(BlockOp* op, BlockIo& io) {
   Active& active = *static_cast<Active*>(op->context);
   const bool good = judge_block(*op, active);
   const uint64_t bytes = op->done;
+  const bool existed = op->existed;
+  const bool registered = op->registered;
   io.release(op);
   if (!good) {
     active.in_flight--;
     return;
   }
+  if (existed) {
+    statistics_.write_skipped_blocks.fetch_add(1, std::memory_order_relaxed);
+    block_done(active);
+    return;
+  }
+  if (registered) statistics_.registered_bytes.fetch_add(bytes, std::memory_order_relaxed);
   active.program->record.bytes_moved += bytes;
   const bool read = active.d.op == DP_OP_READ;
   (read ? statistics_.read_bytes : statistics_.write_bytes).fetch_add(bytes, std::memory_order_relaxed);
@@ -162,7 +195,12 @@ bool TransferEngine::judge_block(const BlockOp& op, Active& active) {
       fail_block(op, active, DP_ERROR_STORAGE);
       return false;
     }
-    store.publish(key);
+    // Another process was first: look-ups shall know its block.
+    if (op.existed) {
+      store.longest_prefix(&key, 1);
+    } else {
+      store.publish(key);
+    }
     return true;
   }
   if (op.error == 0 && store.format().verify(op.buffer, op.done, key).ok()) return true;

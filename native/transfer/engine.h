@@ -4,6 +4,7 @@
 #pragma once
 #include <array>
 #include <atomic>
+#include <bitset>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -46,6 +47,7 @@ struct EngineOptions {
 struct EngineStatistics {
   std::atomic<uint64_t> read_bytes{0}, read_blocks{0}, bad_blocks{0};
   std::atomic<uint64_t> write_bytes{0}, write_blocks{0}, write_skipped_blocks{0};
+  std::atomic<uint64_t> registered_bytes{0};  // of both, through registered buffers
   std::atomic<uint64_t> copy_bytes{0}, copy_steps{0};
   std::atomic<uint64_t> send_bytes{0}, send_steps{0};
   std::atomic<uint64_t> descriptors{0}, programs{0}, failed_programs{0};
@@ -79,7 +81,8 @@ class TransferEngine {
   bool advance(uint64_t now, BlockIo& io);
   uint64_t next_due() const;  // when time alone makes work for it
   void finished(BlockOp* op, uint64_t now, BlockIo& io);
-  void arm();  // before sleeping: the owner must ring
+  void leave(BlockIo& io);  // it is not busy and will not be again
+  void arm();               // before sleeping: the owner must ring
   void disarm();
   bool direct_io() const { return direct_io_; }  // whether the store takes O_DIRECT
   bool busy() const { return !active_.empty() || !timers_.empty(); }
@@ -153,6 +156,7 @@ class TransferEngine {
   bool open_blocks(Active& active, uint64_t now);
   Active* first_to_write(Active* best, Active& active, uint64_t now);
   bool start_block(Active& active, uint64_t now, BlockIo& io);
+  void use_memory(uint32_t geometry, BlockIo& io);
   void finish_block(BlockOp* op, BlockIo& io);
   bool judge_block(const BlockOp& op, Active& active);
   void fail_block(const BlockOp& op, Active& active, dp_error error);
@@ -164,6 +168,7 @@ class TransferEngine {
   std::array<std::unique_ptr<Peer>, kMaxPeers> peers_;
   std::atomic<uint32_t> peer_count_{0};
   bool direct_io_ = true;
+  std::bitset<GeometryTable::kMax> used_by_storage_;  // geometries whose arenas were given to BlockIo
 
   std::vector<Program> programs_;
   Program rejected_;              // takes the descriptors of a program that cannot be

@@ -7,13 +7,13 @@
 
 namespace dualpath {
 
-Status Reactor::create(std::unique_ptr<Reactor>* out) {
+Status Reactor::create(std::unique_ptr<Reactor>* out, StorageIo storage_io) {
   auto reactor = std::unique_ptr<Reactor>(new Reactor());
   if (reactor->waker_->fd() < 0) {
     return Status::error("CAPACITY_EXHAUSTED",
                          "reactor: eventfd failed: no file descriptor is left; raise 'ulimit -n'", EMFILE);
   }
-  const Status status = BlockIo::create(&reactor->faults_, &reactor->io_);
+  const Status status = BlockIo::create(storage_io, &reactor->faults_, &reactor->io_);
   if (!status.ok()) return status;
   reactor->thread_ = std::thread([raw = reactor.get()] { raw->run(); });
   *out = std::move(reactor);
@@ -25,7 +25,6 @@ Reactor::~Reactor() {
   stop_.store(true, std::memory_order_seq_cst);
   waker_->ring();
   thread_.join();
-  io_.reset();  // waits for reads and writes under way before the engines' memory goes
 }
 
 void Reactor::add(std::shared_ptr<TransferEngine> engine) {
@@ -55,6 +54,7 @@ void Reactor::take_changes() {
       changes_.store(true, std::memory_order_relaxed);
       return false;
     }
+    engine->leave(*io_);
     std::erase(engines_, engine);
     return true;
   });
@@ -83,6 +83,7 @@ bool Reactor::pass() {
 void Reactor::run() {
   prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
   prctl(PR_SET_NAME, "dp-reactor", 0UL, 0UL, 0UL);
+  io_->watch(waker_->fd());
   while (!stop_.load(std::memory_order_seq_cst)) {
     if (pass()) continue;
     // Say that we sleep, look once more, sleep: whoever publishes after the look rings.
@@ -90,13 +91,15 @@ void Reactor::run() {
     waker_->arm();
     const bool moved = pass();
     if (!moved && !stop_.load(std::memory_order_seq_cst)) {
-      uint64_t next = kNever;
+      uint64_t next = io_->retry_ns();
       for (auto& engine : engines_) next = std::min(next, engine->next_due());
-      waker_->sleep(next, io_->fd());
+      const uint64_t now = now_ns();
+      io_->submit_and_wait(next > now ? next - now : 0);
     }
     waker_->disarm();
     for (auto& engine : engines_) engine->disarm();
   }
+  io_->drain();  // reads and writes under way end before the engines' memory goes
 }
 
 }  // namespace dualpath

@@ -1,5 +1,5 @@
 // One thread that carries any number of engines: takes their programs, moves their bytes, and sleeps in
-// one place (its io_uring and one eventfd) when there is nothing to do. It never spins.
+// one place (io_uring, its eventfd among what that waits for) when there is nothing to do. It never spins.
 #pragma once
 #include <atomic>
 #include <condition_variable>
@@ -17,7 +17,8 @@ namespace dualpath {
 
 class Reactor {
  public:
-  static Status create(std::unique_ptr<Reactor>* out);
+  // STORAGE_IO when storage cannot be had the way it is wanted (block_io.h), CAPACITY_EXHAUSTED.
+  static Status create(std::unique_ptr<Reactor>* out, StorageIo storage_io = StorageIo::kAuto);
   // Joins the thread and waits for the storage operations in flight. Programs of engines still here end
   // without a record.
   ~Reactor();
@@ -32,6 +33,7 @@ class Reactor {
   void ring() { waker_->ring(); }
 
   FaultPlan& faults() { return faults_; }
+  const StorageIoFacts& storage_io() const { return io_->facts(); }
 
  private:
   Reactor() = default;

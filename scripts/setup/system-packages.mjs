@@ -27,6 +27,7 @@ const requirements = [
 const testRequirements = [
   { name: 'libgtest-dev', present: () => hasLibrary('gtest_main') },
   { name: 'clang-format', present: () => hasCommand('clang-format') },
+  { name: 'fio', present: () => hasCommand('fio') },
 ];
 
 const guestRequirements = [

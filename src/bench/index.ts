@@ -7,3 +7,10 @@ export {
   type Percentiles,
 } from './lookup.js';
 export { benchRing, type RingOptions, type RingResult } from './ring.js';
+export {
+  benchStorage,
+  type StorageFigures,
+  type StorageOptions,
+  type StorageResult,
+  type StorageSizeResult,
+} from './storage.js';

@@ -47,6 +47,9 @@ export interface NativeStore {
 /** Faults for tests (native/core/faults.h); a field left out is off. */
 export interface Faults {
   readonly shortReadBytes?: number;
+  readonly shortWriteBytes?: number;
+  /** Memory is not registered for storage, with this errno. */
+  readonly registerErrno?: number;
   readonly readErrno?: number;
   readonly readErrorAfter?: number;
   readonly writeErrno?: number;
@@ -55,8 +58,23 @@ export interface Faults {
   readonly readDelayNs?: number;
 }
 
+/** Who makes the calls of storage: io_uring, or a pool of threads where it is refused or not wanted. */
+export type StorageIo = 'io_uring' | 'thread_pool';
+
+export interface RuntimeFacts {
+  readonly storageIo: StorageIo;
+  /** Why io_uring is not used although it was wanted; empty otherwise. */
+  readonly storageIoRefused: string;
+  /** Arenas whose memory is registered with io_uring now, and those for which that was refused. */
+  readonly registeredArenas: number;
+  readonly unregisteredArenas: number;
+  /** Of the last refusal, 0: none. ENOMEM (12): RLIMIT_MEMLOCK; EOPNOTSUPP (95): a pool of threads. */
+  readonly registerErrno: number;
+}
+
 export interface NativeRuntime {
   close(): void;
+  facts(): RuntimeFacts;
   setFaults(faults: Faults): void;
 }
 
@@ -67,6 +85,8 @@ export interface EngineStatistics {
   readonly writeBytes: number;
   readonly writeBlocks: number;
   readonly writeSkippedBlocks: number;
+  /** Of both, through registered buffers. */
+  readonly registeredBytes: number;
   readonly copyBytes: number;
   readonly copySteps: number;
   readonly sendBytes: number;
@@ -88,6 +108,7 @@ export interface EngineStatistics {
   readonly lookupCompareNs: number;
   readonly lookupHashNs: number;
   readonly lookupIndexNs: number;
+  readonly storageIo: StorageIo;
 }
 
 export interface NativePlane {
@@ -235,6 +256,45 @@ export interface AbiDescription {
   readonly fields: Readonly<Record<string, readonly [offset: number, bytes: number]>>;
 }
 
+/** One slice of a storage benchmark (native/uring/storage_load.h). */
+export interface StorageLoad {
+  readonly kind: 'readRanges' | 'writeRanges' | 'readFiles' | 'writeFiles';
+  /** Of the file, or of the directory. */
+  readonly path: string;
+  /** That one operation moves; a multiple of 4096. */
+  readonly bytes: number;
+  /** Ranges of that size in the file, or files. */
+  readonly places: number;
+  /** Operations under way, 1 to 128. */
+  readonly depth: number;
+  readonly durationNs: number;
+  readonly seed?: number;
+  readonly durable?: boolean;
+  /** Reads: every place once, scattered, and then the end. */
+  readonly once?: boolean;
+  /** Buffers in huge pages, as an engine's arenas have them; default true. */
+  readonly hugePages?: boolean;
+  /** XXH3-64 of every place: reads are verified. */
+  readonly checksums?: BigUint64Array;
+  readonly storageIo?: 'auto' | StorageIo;
+}
+
+export interface StorageLoadResult {
+  readonly operations: number;
+  readonly bytes: number;
+  readonly registeredBytes: number;
+  readonly elapsedNs: number;
+  /** User and system time of the whole process. */
+  readonly cpuNs: number;
+  readonly latencyMeanNs: number;
+  readonly latencyP50Ns: number;
+  readonly latencyP99Ns: number;
+  /** Spent on checksums. */
+  readonly verifyNs: number;
+  readonly mismatches: number;
+  readonly storageIo: StorageIo;
+}
+
 export interface NativeAddon {
   readonly Arena: new (options: {
     name: string;
@@ -253,10 +313,20 @@ export interface NativeAddon {
     indexCapacity?: number;
     chainCacheBytes?: number;
   }) => NativeStore;
-  readonly Runtime: new (onWake: () => void) => NativeRuntime;
+  readonly Runtime: new (
+    onWake: () => void,
+    options?: { readonly storageIo?: 'auto' | StorageIo },
+  ) => NativeRuntime;
   readonly Engine: new (options: NativeEngineOptions) => NativeEngine;
   readonly BlockPool: new (options: { engine: NativeEngine; slots: number }) => NativeBlockPool;
   readonly KvSeeds: new (tokens: Uint32Array) => NativeKvSeeds;
   readonly EmulatedGpu: new (options: { engine: NativeEngine; lanes: number }) => NativeGpu;
   describeAbi(): AbiDescription;
+  runStorageLoad(load: StorageLoad): Promise<StorageLoadResult>;
+  /** Writes a new file of noise; the XXH3-64 of every range of each size. */
+  layOutStorageFile(options: {
+    readonly path: string;
+    readonly bytes: number;
+    readonly sizes: readonly number[];
+  }): Promise<BigUint64Array[]>;
 }

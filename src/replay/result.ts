@@ -31,6 +31,7 @@ export interface ClusterTotals {
   readonly lostBlocks: number;
   readonly failedPrograms: number;
   readonly directIo: boolean;
+  readonly storageIo: 'io_uring' | 'thread_pool';
 }
 
 export interface GpuTotals {
@@ -64,6 +65,7 @@ export function collect(cluster: Cluster): ClusterTotals {
     lostBlocks: cluster.prefill.reduce((sum, { engine }) => sum + engine.hits.lostBlocks, 0),
     failedPrograms: statistics.reduce((sum, { failedPrograms }) => sum + failedPrograms, 0),
     directIo: statistics.every(({ directIo }) => directIo),
+    storageIo: statistics.every(({ storageIo }) => storageIo === 'io_uring') ? 'io_uring' : 'thread_pool',
   };
 }
 

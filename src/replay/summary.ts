@@ -37,7 +37,7 @@ export interface ModeSummary {
   readonly kernelOverruns: number;
   readonly transport: 'loopback';
   readonly device: 'emulated-hbm';
-  readonly storage: 'io_uring, O_DIRECT' | 'io_uring, buffered';
+  readonly storage: `${'io_uring' | 'thread_pool'}, ${'O_DIRECT' | 'buffered'}`;
 }
 
 /** Above this share of all cores the processors, not the emulated links, may have set the pace. */
@@ -86,7 +86,7 @@ export function summarize(result: ModeResult, cores: number): ModeSummary {
     kernelOverruns: result.prefillGpu.overruns,
     transport: 'loopback',
     device: 'emulated-hbm',
-    storage: result.directIo ? 'io_uring, O_DIRECT' : 'io_uring, buffered',
+    storage: `${result.storageIo}, ${result.directIo ? 'O_DIRECT' : 'buffered'}`,
   };
 }
 

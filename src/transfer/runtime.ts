@@ -1,5 +1,12 @@
 /** The native threads of this JavaScript environment, and how their records wake its event loop. */
-import { callNative, native, type Faults, type NativeRuntime } from '../binding/index.js';
+import {
+  callNative,
+  native,
+  type Faults,
+  type NativeRuntime,
+  type RuntimeFacts,
+  type StorageIo,
+} from '../binding/index.js';
 import { DualPathError } from '../errors/index.js';
 
 /** Anything with records to take when the runtime's threads say so. */
@@ -7,6 +14,14 @@ export interface RecordTaker {
   takeRecords(): void;
   /** The threads have ended: no record will come any more. */
   runtimeClosed(): void;
+}
+
+export interface RuntimeOptions {
+  /**
+   * Who makes the calls of storage. `auto` (default): io_uring, and where that is refused a pool of threads, with a
+   * process warning; `io_uring`: STORAGE_IO rather than the pool.
+   */
+  readonly storageIo?: 'auto' | StorageIo;
 }
 
 /**
@@ -17,8 +32,16 @@ export class Runtime {
   readonly #takers = new Set<RecordTaker>();
   #native: NativeRuntime | undefined;
 
-  constructor() {
-    this.#native = callNative(() => new (native().Runtime)(() => this.#wake()));
+  /** @throws STORAGE_IO when io_uring is refused and nothing else is wanted, INVALID_ARGUMENT */
+  constructor(options: RuntimeOptions = {}) {
+    this.#native = callNative(() => new (native().Runtime)(() => this.#wake(), options));
+    const { storageIoRefused } = this.#native.facts();
+    if (storageIoRefused !== '') warnOnce(storageIoRefused);
+  }
+
+  /** How storage is carried. @throws CLOSED */
+  get facts(): RuntimeFacts {
+    return this.handle.facts();
   }
 
   /** For src/transfer: the native object. @throws CLOSED */
@@ -64,6 +87,16 @@ export class Runtime {
   #wake(): void {
     for (const taker of [...this.#takers]) taker.takeRecords();
   }
+}
+
+let warned = false;
+
+function warnOnce(why: string): void {
+  if (warned) return;
+  warned = true;
+  process.emitWarning(`${why}. Blocks are read and written by a pool of threads, which costs more.`, {
+    code: 'DUALPATH_STORAGE_IO',
+  });
 }
 
 let shared: Runtime | undefined;

@@ -44,3 +44,39 @@ describe('dualpath bench lookup', () => {
     expect(stdout).toContain('warm, shared');
   });
 });
+
+describe('dualpath bench storage', () => {
+  const small = ['bench', 'storage', '--size', '64KiB', '--file-size', '2MiB', '--slice', '0.05'];
+
+  it('prints one document with the figures of each size', async () => {
+    const { code, stdout } = await dualpath([...small, '--compare', 'fio', '--max-pairs', '2', '--json']);
+    expect(code).toBe(0);
+    const { results } = JSON.parse(stdout) as { results: object[] };
+    expect(results).toEqual([
+      expect.objectContaining({
+        size_bytes: 65536,
+        ratio: expect.any(Number),
+        ratio_half_width: expect.any(Number),
+        converged: expect.any(Boolean),
+        cpu_ns_per_byte: expect.any(Number),
+        cpu_ratio: expect.any(Number),
+        checksum_ns_per_byte: expect.any(Number),
+        store: expect.objectContaining({ bytes_per_s: expect.any(Number) }),
+      }),
+    ]);
+  });
+
+  it('prints a table with the columns of fio', async () => {
+    const { code, stdout, stderr } = await dualpath(small);
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/IOPS.*BW.*lat avg.*p99.*CPU ns\/B/);
+    expect(stdout).toContain('registered buffers');
+    expect(stderr).toContain('measuring: 64 KiB');
+  });
+
+  it('refuses what it cannot measure', async () => {
+    const { code, stderr } = await dualpath(['bench', 'storage', '--size', '5000']);
+    expect(code).toBe(2);
+    expect(stderr).toContain('a multiple of 4096');
+  });
+});

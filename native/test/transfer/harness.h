@@ -55,9 +55,9 @@ inline DoorOptions small_door() {
           .key_entries = 1024};
 }
 
-inline std::unique_ptr<Reactor> make_reactor() {
+inline std::unique_ptr<Reactor> make_reactor(StorageIo storage_io = StorageIo::kAuto) {
   std::unique_ptr<Reactor> reactor;
-  const Status status = Reactor::create(&reactor);
+  const Status status = Reactor::create(&reactor, storage_io);
   EXPECT_TRUE(status.ok()) << status.message;
   return reactor;
 }

@@ -26,7 +26,7 @@ class StorageFaultTest : public StorageTest {
   }
 };
 
-TEST_F(StorageFaultTest, ACorruptBlockIsAMissAndGoesToQuarantine) {
+TEST_P(StorageFaultTest, ACorruptBlockIsAMissAndGoesToQuarantine) {
   const auto keys = stored_blocks();
   dir_.flip_byte(keys[5], 4096 + 100);
   dir_.flip_byte(keys[9], 4096 + 2 * shape_.layer_bytes(0));
@@ -42,7 +42,7 @@ TEST_F(StorageFaultTest, ACorruptBlockIsAMissAndGoesToQuarantine) {
   expect_kv(*buffer_, slots(kBlocks), {0, kBlocks * kTokens}, seeds_);
 }
 
-TEST_F(StorageFaultTest, ABlockThatVanishedIsForgotten) {
+TEST_P(StorageFaultTest, ABlockThatVanishedIsForgotten) {
   const auto keys = stored_blocks();
   std::filesystem::remove(dir_.file(keys[3]));
   EXPECT_EQ(dir_.store()->longest_prefix(keys.data(), kBlocks), kBlocks) << "the index does not know yet";
@@ -50,7 +50,7 @@ TEST_F(StorageFaultTest, ABlockThatVanishedIsForgotten) {
   EXPECT_EQ(dir_.store()->longest_prefix(keys.data(), kBlocks), 3u);
 }
 
-TEST_F(StorageFaultTest, ATruncatedBlockIsAMissWhereverItEnds) {
+TEST_P(StorageFaultTest, ATruncatedBlockIsAMissWhereverItEnds) {
   const auto keys = stored_blocks();
   uint32_t bad = kBlocks;
   for (const size_t bytes : {size_t{0}, size_t{100}, size_t{4096}, size_t{5000}, size_t{5120},
@@ -63,7 +63,7 @@ TEST_F(StorageFaultTest, ATruncatedBlockIsAMissWhereverItEnds) {
 }
 
 // The same on the file system that builds run on: it may take O_DIRECT in another way than memory does.
-TEST_F(StorageFaultTest, ATruncatedBlockOnADiskIsAMissToo) {
+TEST_P(StorageFaultTest, ATruncatedBlockOnADiskIsAMissToo) {
   const StoreDir disk(shape_, std::filesystem::temp_directory_path());
   EngineOptions options;
   options.store = disk.store();
@@ -83,7 +83,7 @@ TEST_F(StorageFaultTest, ATruncatedBlockOnADiskIsAMissToo) {
   }
 }
 
-TEST_F(StorageFaultTest, AnIoErrorOfTheNthReadIsNotAMiss) {
+TEST_P(StorageFaultTest, AnIoErrorOfTheNthReadIsNotAMiss) {
   const auto keys = stored_blocks();
   reactor_->faults().read_errno = EIO;
   reactor_->faults().read_error_after = 4;
@@ -98,7 +98,7 @@ TEST_F(StorageFaultTest, AnIoErrorOfTheNthReadIsNotAMiss) {
   EXPECT_EQ(engine_->run({read(keys, slots(kBlocks))}).status, DP_ERROR_NONE);
 }
 
-TEST_F(StorageFaultTest, AFullDiskPublishesNothingAndLeavesNoTemp) {
+TEST_P(StorageFaultTest, AFullDiskPublishesNothingAndLeavesNoTemp) {
   const auto keys = dir_.keys(1);
   reactor_->faults().write_errno = ENOSPC;
   reactor_->faults().write_error_after = 1;
@@ -115,7 +115,7 @@ TEST_F(StorageFaultTest, AFullDiskPublishesNothingAndLeavesNoTemp) {
   EXPECT_TRUE(dir_.temp_empties());
 }
 
-TEST_F(StorageFaultTest, ADirectoryThatIsGoneFailsTheWrite) {
+TEST_P(StorageFaultTest, ADirectoryThatIsGoneFailsTheWrite) {
   const auto keys = dir_.keys(1);
   std::filesystem::remove_all(std::filesystem::path(dir_.file(keys[0])).parent_path());
   const dp_record record = engine_->run({write(keys, slots(1))});
@@ -125,7 +125,7 @@ TEST_F(StorageFaultTest, ADirectoryThatIsGoneFailsTheWrite) {
   EXPECT_TRUE(dir_.temp_empties());
 }
 
-TEST_F(StorageFaultTest, AFailedReadPostsNoEventAndOwesNone) {
+TEST_P(StorageFaultTest, AFailedReadPostsNoEventAndOwesNone) {
   const auto keys = stored_blocks();
   dp_descriptor d = read(keys, slots(kBlocks));
   d.flags = DP_FLAG_EVENT;
@@ -139,7 +139,7 @@ TEST_F(StorageFaultTest, AFailedReadPostsNoEventAndOwesNone) {
   EXPECT_EQ(engine_->run({describe(DP_OP_NOP)}).status, DP_ERROR_NONE);
 }
 
-TEST_F(StorageFaultTest, TheBufferIsNotTouchedAfterTheRecordOfACancelledRead) {
+TEST_P(StorageFaultTest, TheBufferIsNotTouchedAfterTheRecordOfACancelledRead) {
   EngineOptions options;
   const auto link = std::make_shared<RateLink>("snic", 0);  // it only counts
   options.links.storage_read = link;
@@ -160,7 +160,7 @@ TEST_F(StorageFaultTest, TheBufferIsNotTouchedAfterTheRecordOfACancelledRead) {
   EXPECT_EQ(engine_->counter(0), 0u);
 }
 
-TEST_F(StorageFaultTest, AReactorMayGoAwayInTheMiddleOfReadsAndWrites) {
+TEST_P(StorageFaultTest, AReactorMayGoAwayInTheMiddleOfReadsAndWrites) {
   const auto keys = stored_blocks();
   for (const uint64_t delay_ns : {uint64_t{0}, uint64_t{10'000'000'000}}) {
     for (int round = 0; round < 10; round++) {
@@ -173,14 +173,14 @@ TEST_F(StorageFaultTest, AReactorMayGoAwayInTheMiddleOfReadsAndWrites) {
       reactor_.reset();
       EXPECT_LT(now_ns() - begin, 5'000'000'000u);
       engine_.reset();
-      reactor_ = make_reactor();
+      reactor_ = make_reactor(GetParam());
       open({});
     }
   }
   EXPECT_EQ(engine_->run({read(keys, slots(kBlocks))}).status, DP_ERROR_NONE);
 }
 
-TEST_F(StorageFaultTest, ClosingWaitsForReadsInFlight) {
+TEST_P(StorageFaultTest, ClosingWaitsForReadsInFlight) {
   const auto keys = stored_blocks();
   reactor_->faults().read_delay_ns = 20'000'000;
   const uint32_t id = engine_->submit({read(keys, slots(kBlocks))});
@@ -191,6 +191,8 @@ TEST_F(StorageFaultTest, ClosingWaitsForReadsInFlight) {
   EXPECT_EQ(record.program, id);
   EXPECT_EQ(record.status, DP_ERROR_CLOSED);
 }
+
+INSTANTIATE_TEST_SUITE_P(Both, StorageFaultTest, kBothWays(), name_of_way);
 
 }  // namespace
 }  // namespace dualpath::test

@@ -11,7 +11,8 @@
 
 namespace dualpath::test {
 
-class StorageTest : public ::testing::Test {
+// Over io_uring and over the pool of threads.
+class StorageTest : public ::testing::TestWithParam<StorageIo> {
  protected:
   static constexpr uint32_t kTokens = 16;
   static constexpr uint32_t kBlocks = 12;
@@ -63,9 +64,14 @@ class StorageTest : public ::testing::Test {
   const std::vector<uint64_t> seeds_ = seeds_of(2 * kBlocks * kTokens);
   const std::shared_ptr<const Geometry> buffer_ = full_blocks(shape_, 2 * kBlocks);
   StoreDir dir_{shape_};
-  std::unique_ptr<Reactor> reactor_ = make_reactor();
+  std::unique_ptr<Reactor> reactor_ = make_reactor(GetParam());
   std::unique_ptr<Engine> engine_;
   uint32_t buffer_id_ = DP_NONE;
 };
+
+inline constexpr auto kBothWays = [] { return ::testing::Values(StorageIo::kUring, StorageIo::kThreadPool); };
+inline std::string name_of_way(const ::testing::TestParamInfo<StorageIo>& info) {
+  return storage_io_name(info.param);
+}
 
 }  // namespace dualpath::test

@@ -6,7 +6,7 @@
 namespace dualpath::test {
 namespace {
 
-TEST_F(StorageTest, WhatIsWrittenIsFoundAndReadBack) {
+TEST_P(StorageTest, WhatIsWrittenIsFoundAndReadBack) {
   const auto keys = dir_.keys(kBlocks);
   write_kv(*buffer_, slots(kBlocks), {0, kBlocks * kTokens}, seeds_);
   dp_descriptor w = write(keys, slots(kBlocks));
@@ -32,7 +32,7 @@ TEST_F(StorageTest, WhatIsWrittenIsFoundAndReadBack) {
   EXPECT_EQ(engine_->statistics().write_blocks.load(), kBlocks);
 }
 
-TEST_F(StorageTest, ABlockThatIsThereIsNotWrittenAgain) {
+TEST_P(StorageTest, ABlockThatIsThereIsNotWrittenAgain) {
   const auto keys = stored_blocks();
   auto more = dir_.keys(kBlocks + 3);
   const dp_record record = engine_->run({write(more, slots(kBlocks + 3))});
@@ -44,7 +44,7 @@ TEST_F(StorageTest, ABlockThatIsThereIsNotWrittenAgain) {
   expect_kv(*buffer_, slots(kBlocks), {0, kBlocks * kTokens}, seeds_);
 }
 
-TEST_F(StorageTest, DurableWritesEndToo) {
+TEST_P(StorageTest, DurableWritesEndToo) {
   EngineOptions options;
   options.durable_writes = true;
   open(options);
@@ -52,7 +52,7 @@ TEST_F(StorageTest, DurableWritesEndToo) {
   EXPECT_EQ(dir_.store()->stat().published, kBlocks);
 }
 
-TEST_F(StorageTest, AnEmptyListIsOneStepDone) {
+TEST_P(StorageTest, AnEmptyListIsOneStepDone) {
   dp_descriptor d = read({}, {});
   d.signal[1] = ordered(2);
   EXPECT_EQ(engine_->run({d}).status, DP_ERROR_NONE);
@@ -60,7 +60,7 @@ TEST_F(StorageTest, AnEmptyListIsOneStepDone) {
   EXPECT_EQ(engine_->counter(2), 1u);
 }
 
-TEST_F(StorageTest, AnEventTellsTheEndOfTheList) {
+TEST_P(StorageTest, AnEventTellsTheEndOfTheList) {
   const auto keys = stored_blocks();
   for (const uint32_t count : {0u, 1u, kBlocks}) {
     dp_descriptor d = read({keys.begin(), keys.begin() + count}, slots(count));
@@ -77,7 +77,7 @@ TEST_F(StorageTest, AnEventTellsTheEndOfTheList) {
   EXPECT_TRUE(engine_->quiet());
 }
 
-TEST_F(StorageTest, ShortReadsAreContinued) {
+TEST_P(StorageTest, ShortReadsAreContinued) {
   const auto keys = stored_blocks();
   reactor_->faults().short_read_bytes = 4096;
   EXPECT_EQ(engine_->run({read(keys, slots(kBlocks))}).status, DP_ERROR_NONE);
@@ -88,7 +88,7 @@ TEST_F(StorageTest, ShortReadsAreContinued) {
   expect_kv(*buffer_, slots(kBlocks), {0, kBlocks * kTokens}, seeds_);
 }
 
-TEST_F(StorageTest, MoreBlocksThanOperations) {
+TEST_P(StorageTest, MoreBlocksThanOperations) {
   constexpr uint32_t kMany = 300;
   const auto keys = dir_.keys(kMany);
   buffer_id_ = engine_->add_geometry(full_blocks(shape_, 2 * kMany));
@@ -97,7 +97,7 @@ TEST_F(StorageTest, MoreBlocksThanOperations) {
   EXPECT_EQ(engine_->counter(0), 2u * kMany);
 }
 
-TEST_F(StorageTest, ABufferTooSmallForBlockFilesIsRefused) {
+TEST_P(StorageTest, ABufferTooSmallForBlockFilesIsRefused) {
   const auto keys = stored_blocks();
   const auto refused = [&](std::shared_ptr<const Geometry> geometry) {
     dp_descriptor d = read(keys, slots(kBlocks));
@@ -121,7 +121,7 @@ TEST_F(StorageTest, ABufferTooSmallForBlockFilesIsRefused) {
   EXPECT_TRUE(refused(make_geometry(tight, tight.slot_stride_bytes + 4096 + shape_.block_bytes())));
 }
 
-TEST_F(StorageTest, ASlotThatIsNotThereIsNamed) {
+TEST_P(StorageTest, ASlotThatIsNotThereIsNamed) {
   const auto keys = stored_blocks();
   std::vector<uint32_t> list = slots(kBlocks);
   list[7] = 2 * kBlocks;
@@ -165,7 +165,7 @@ class StorageRateTest : public StorageTest {
   std::vector<store::BlockKey> keys_;
 };
 
-TEST_F(StorageRateTest, ReadingTakesBytesOverRate) {
+TEST_P(StorageRateTest, ReadingTakesBytesOverRate) {
   store_large();
   open_large(20'000'000);
   const double expected_ns = 40.0 * static_cast<double>(large_dir_.file_bytes()) * 50;  // 139 ms
@@ -181,7 +181,7 @@ TEST_F(StorageRateTest, ReadingTakesBytesOverRate) {
   EXPECT_LE(took_ns, 1.1 * expected_ns);
 }
 
-TEST_F(StorageRateTest, ReadersAreServedFirstComeFirstServed) {
+TEST_P(StorageRateTest, ReadersAreServedFirstComeFirstServed) {
   store_large();
   open_large(20'000'000);
   const uint64_t half_ns = link_->duration_ns(20 * large_dir_.file_bytes());
@@ -194,7 +194,7 @@ TEST_F(StorageRateTest, ReadersAreServedFirstComeFirstServed) {
   EXPECT_GE(two.finished_ns - one.finished_ns, half_ns * 7 / 10);
 }
 
-TEST_F(StorageRateTest, AShortWriteOvertakesALongOne) {
+TEST_P(StorageRateTest, AShortWriteOvertakesALongOne) {
   open_large(4'000'000);  // 17 ms a block
   keys_ = large_dir_.keys(40);
   const uint32_t long_write = engine_->submit({write(some(0, 36), slots(36))});
@@ -207,7 +207,7 @@ TEST_F(StorageRateTest, AShortWriteOvertakesALongOne) {
   EXPECT_EQ(two.status, DP_ERROR_NONE);
 }
 
-TEST_F(StorageTest, EvenWithoutARateALaterReaderIssuesOnlyWhatTheFirstCannot) {
+TEST_P(StorageTest, EvenWithoutARateALaterReaderIssuesOnlyWhatTheFirstCannot) {
   const auto keys = stored_blocks();
   std::vector<store::BlockKey> many;
   for (int i = 0; i < 20; i++) many.insert(many.end(), keys.begin(), keys.end());
@@ -222,6 +222,9 @@ TEST_F(StorageTest, EvenWithoutARateALaterReaderIssuesOnlyWhatTheFirstCannot) {
   EXPECT_GE(engine_->counter(0), 240u - 128u) << "all of the first were issued before any of the second";
   for (int i = 0; i < 2; i++) EXPECT_EQ(engine_->next().status, DP_ERROR_NONE);
 }
+
+INSTANTIATE_TEST_SUITE_P(Both, StorageTest, kBothWays(), name_of_way);
+INSTANTIATE_TEST_SUITE_P(Both, StorageRateTest, kBothWays(), name_of_way);
 
 }  // namespace
 }  // namespace dualpath::test

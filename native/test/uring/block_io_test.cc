@@ -2,13 +2,19 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <filesystem>
 #include <set>
+#include <thread>
 
 #include "test/memory/shapes.h"
 
@@ -17,13 +23,26 @@ namespace {
 
 constexpr size_t kBytes = 5 * 4096;
 
-class BlockIoTest : public ::testing::Test {
+// Whether calls of this thread are refused from here on, as a container's seccomp profile does it.
+bool refuse_io_uring(int error) {
+  sock_filter filter[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_io_uring_setup, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<unsigned>(error)),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program{sizeof filter / sizeof *filter, filter};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) == 0;
+}
+
+class BlockIoTest : public ::testing::TestWithParam<StorageIo> {
  protected:
   BlockIoTest() {
     base_ = std::filesystem::temp_directory_path().string() + "/dualpath-uring-XXXXXX";
     if (mkdtemp(base_.data()) == nullptr) std::abort();
     directory_ = open(base_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const Status status = BlockIo::create(&faults_, &io_);
+    const Status status = BlockIo::create(GetParam(), &faults_, &io_);
     EXPECT_TRUE(status.ok()) << status.message;
   }
   ~BlockIoTest() override {
@@ -58,9 +77,7 @@ class BlockIoTest : public ::testing::Test {
     std::vector<Ended> ended(count, {-1, 0, BlockCall::kOpen});
     size_t seen = 0;
     for (int i = 0; seen < count && i < 10'000; i++) {
-      io_->submit();
-      pollfd one{io_->fd(), POLLIN, 0};
-      poll(&one, 1, 10);
+      io_->submit_and_wait(1'000'000'000);
       io_->reap([&](BlockOp* op) {
         ended.at(op->index) = {op->error, op->done, op->call};
         io_->release(op);
@@ -71,7 +88,9 @@ class BlockIoTest : public ::testing::Test {
     return ended;
   }
   Ended run(bool write, const std::string& name, bool direct = false) {
-    io_->start(prepare(write, name, 0), direct);
+    BlockOp* op = prepare(write, name, 0);
+    op->direct = direct;
+    io_->start(op);
     return finish(1)[0];
   }
 
@@ -82,7 +101,7 @@ class BlockIoTest : public ::testing::Test {
   std::unique_ptr<BlockIo> io_;
 };
 
-TEST_F(BlockIoTest, WritesUnderATempNameAndReadsBack) {
+TEST_P(BlockIoTest, WritesUnderATempNameAndReadsBack) {
   for (const bool direct : {false, true}) {
     const std::string name = direct ? "direct" : "cached";
     memset(buffer(0), 0x5a, kBytes);
@@ -99,7 +118,7 @@ TEST_F(BlockIoTest, WritesUnderATempNameAndReadsBack) {
   }
 }
 
-TEST_F(BlockIoTest, AReadEndsAtTheEndOfTheFileAndSaysWhere) {
+TEST_P(BlockIoTest, AReadEndsAtTheEndOfTheFileAndSaysWhere) {
   for (const bool direct : {false, true}) {
     for (const size_t bytes : {size_t{0}, size_t{1}, size_t{512}, size_t{4096}, size_t{5000}, kBytes - 1}) {
       std::filesystem::remove(base_ + "/short");
@@ -113,20 +132,19 @@ TEST_F(BlockIoTest, AReadEndsAtTheEndOfTheFileAndSaysWhere) {
   }
 }
 
-TEST_F(BlockIoTest, NamesTheCallThatFailed) {
+TEST_P(BlockIoTest, NamesTheCallThatFailed) {
   const Ended missing = run(false, "missing");
   EXPECT_EQ(missing.error, ENOENT);
   EXPECT_EQ(missing.call, BlockCall::kOpen);
   ASSERT_EQ(run(true, "there").error, 0);
   ASSERT_EQ(symlink("there", (base_ + "/link").c_str()), 0);
   EXPECT_EQ(run(false, "link").error, ELOOP) << "a block file is never a link";
-  std::filesystem::create_directory(base_ + "/taken");
-  const Ended renamed = run(true, "taken");
-  EXPECT_EQ(renamed.error, EISDIR);
-  EXPECT_EQ(renamed.call, BlockCall::kPublish);
+  const Ended unplaced = run(true, "nowhere/file");
+  EXPECT_EQ(unplaced.error, ENOENT);
+  EXPECT_EQ(unplaced.call, BlockCall::kOpen);
 }
 
-TEST_F(BlockIoTest, AFixedNumberOfOperationsAtOnce) {
+TEST_P(BlockIoTest, AFixedNumberOfOperationsAtOnce) {
   std::set<BlockOp*> ops;
   for (size_t i = 0; i < BlockIo::kMaxOps; i++) {
     BlockOp* op = prepare(true, "block" + std::to_string(i), i);
@@ -135,12 +153,12 @@ TEST_F(BlockIoTest, AFixedNumberOfOperationsAtOnce) {
     op->durable = i % 7 == 0;
   }
   EXPECT_EQ(io_->acquire(), nullptr);
-  for (BlockOp* op : ops) io_->start(op, false);
+  for (BlockOp* op : ops) io_->start(op);
   for (const Ended& ended : finish(BlockIo::kMaxOps)) EXPECT_EQ(ended.error, 0);
   EXPECT_NE(io_->acquire(), nullptr);
 }
 
-TEST_F(BlockIoTest, InjectedErrorsStrikeOnceAndRemoveTheTemp) {
+TEST_P(BlockIoTest, InjectedErrorsStrikeOnceAndRemoveTheTemp) {
   faults_.write_errno = ENOSPC;
   faults_.write_error_after = 2;
   EXPECT_EQ(run(true, "a").error, 0);
@@ -153,9 +171,9 @@ TEST_F(BlockIoTest, InjectedErrorsStrikeOnceAndRemoveTheTemp) {
   EXPECT_FALSE(std::filesystem::exists(base_ + "/b"));
 }
 
-TEST_F(BlockIoTest, DestructionWaitsForTheKernelAndNotForTheOwner) {
+TEST_P(BlockIoTest, DestructionWaitsForTheKernelAndNotForTheOwner) {
   ASSERT_EQ(run(true, "file").error, 0);
-  for (size_t i = 0; i < 20; i++) io_->start(prepare(false, "file", i), false);
+  for (size_t i = 0; i < 20; i++) io_->start(prepare(false, "file", i));
   io_->submit();
   // Some have ended and are still their owner's; some are under way; one was never started.
   for (int i = 0; i < 5; i++) io_->reap([](BlockOp*) {});
@@ -165,7 +183,7 @@ TEST_F(BlockIoTest, DestructionWaitsForTheKernelAndNotForTheOwner) {
   for (size_t i = 0; i < 20 * kBytes; i++) ASSERT_EQ(buffer(0)[i], std::byte{0});
 }
 
-TEST_F(BlockIoTest, NoDescriptorIsLeftOpen) {
+TEST_P(BlockIoTest, NoDescriptorIsLeftOpen) {
   const auto open_files = [] {
     size_t count = 0;
     for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) count++;
@@ -190,6 +208,196 @@ TEST_F(BlockIoTest, NoDescriptorIsLeftOpen) {
   }
   EXPECT_LE(after, before);
 }
+
+TEST_P(BlockIoTest, ShortTransfersGoOnWhereTheyStopped) {
+  for (const bool direct : {false, true}) {
+    faults_.short_write_bytes = 5000;  // a page at a time when direct
+    faults_.short_read_bytes = 4097;
+    for (size_t i = 0; i < kBytes; i++) buffer(0)[i] = static_cast<std::byte>(i * 7 + i / 4096);
+    const std::vector<std::byte> sent(buffer(0), buffer(0) + kBytes);
+    const std::string name = direct ? "direct" : "cached";
+    const Ended written = run(true, name, direct);
+    if (direct && written.error == EINVAL) GTEST_SKIP() << "this file system has no O_DIRECT";
+    ASSERT_EQ(written.error, 0);
+    EXPECT_EQ(written.done, kBytes);
+    memset(buffer(0), 0, kBytes);
+    EXPECT_EQ(run(false, name, direct).done, kBytes);
+    EXPECT_TRUE(std::equal(sent.begin(), sent.end(), buffer(0)));
+  }
+}
+
+TEST_P(BlockIoTest, AWriteThatFindsItsPlaceTakenLeavesWhatIsThere) {
+  memset(buffer(0), 1, kBytes);
+  ASSERT_EQ(run(true, "block").error, 0);
+  memset(buffer(0), 2, kBytes);
+  BlockOp* op = prepare(true, "block", 0);
+  op->durable = true;
+  io_->start(op);
+  bool existed = false;
+  for (bool over = false; !over;) {
+    io_->submit_and_wait(1'000'000'000);
+    io_->reap([&](BlockOp* ended) {
+      over = true;
+      existed = ended->existed;
+      EXPECT_EQ(ended->error, 0);
+      io_->release(ended);
+    });
+  }
+  EXPECT_TRUE(existed);
+  EXPECT_FALSE(std::filesystem::exists(base_ + "/block.tmp"));
+  ASSERT_EQ(run(false, "block").error, 0);
+  EXPECT_EQ(buffer(0)[0], std::byte{1});
+}
+
+TEST_P(BlockIoTest, ADurableWriteReachesAPlaceInADirectoryAndWithout) {
+  std::filesystem::create_directory(base_ + "/sub");
+  for (const char* name : {"top", "sub/block"}) {
+    BlockOp* op = prepare(true, name, 0);
+    op->durable = true;
+    io_->start(op);
+    EXPECT_EQ(finish(1)[0].error, 0);
+    EXPECT_EQ(std::filesystem::file_size(base_ + "/" + name), kBytes);
+  }
+}
+
+TEST_P(BlockIoTest, RangesOfAnOpenFile) {
+  for (size_t i = 0; i < kBytes; i++) buffer(0)[i] = static_cast<std::byte>(i / 4096);
+  ASSERT_EQ(run(true, "file").error, 0);
+  const int fd = open((base_ + "/file").c_str(), O_RDWR | O_CLOEXEC);
+  const int file = io_->add_file(fd);
+  close(fd);
+  ASSERT_GE(file, 0);
+  const auto range = [&](bool write, size_t offset, size_t bytes) {
+    BlockOp* op = prepare(write, "", 0);
+    op->file = file;
+    op->offset = offset;
+    op->bytes = bytes;
+    io_->start(op);
+    return finish(1)[0];
+  };
+  memset(buffer(0), 9, 4096);
+  EXPECT_EQ(range(true, 4096, 4096).error, 0);
+  EXPECT_EQ(range(false, 4096, 8192).done, 8192u);
+  EXPECT_EQ(buffer(0)[0], std::byte{9});
+  EXPECT_EQ(buffer(0)[4096], std::byte{2});
+  EXPECT_EQ(range(false, kBytes - 4096, 8192).done, 4096u) << "the file ends there";
+  std::vector<int> files;
+  const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  for (unsigned i = 1; i < BlockIo::kMaxFiles; i++) files.push_back(io_->add_file(null));
+  EXPECT_EQ(std::count_if(files.begin(), files.end(), [](int added) { return added < 0; }), 0);
+  EXPECT_EQ(io_->add_file(null), -ENFILE);
+  close(null);
+  for (const int added : files) io_->drop_file(added);
+  io_->drop_file(file);
+}
+
+TEST_P(BlockIoTest, MemoryIsRegisteredOnceAndSaysWhenItIsNot) {
+  const bool uring = GetParam() == StorageIo::kUring;
+  memset(buffer(0), 0x5a, kBytes);
+  EXPECT_EQ(io_->add_arena(arena_), uring);
+  EXPECT_EQ(io_->add_arena(arena_), uring);
+  const StorageIoFacts& facts = io_->facts();
+  EXPECT_EQ(facts.registered_arenas, uring ? 1u : 0u);
+  EXPECT_EQ(facts.unregistered_arenas, uring ? 0u : 1u);
+  ASSERT_EQ(run(true, "file").error, 0);
+  memset(buffer(0), 0, kBytes);
+  BlockOp* op = prepare(false, "file", 0);
+  io_->start(op);
+  EXPECT_EQ(op->registered, uring);
+  EXPECT_EQ(finish(1)[0].done, kBytes);
+  EXPECT_EQ(buffer(0)[kBytes - 1], std::byte{0x5a});
+  io_->drop_arena(arena_.get());
+  EXPECT_EQ(facts.registered_arenas, uring ? 1u : 0u) << "it has another user";
+  io_->drop_arena(arena_.get());
+  EXPECT_EQ(facts.registered_arenas + facts.unregistered_arenas, 0u);
+  EXPECT_EQ(arena_.use_count(), 1);
+
+  faults_.register_errno = ENOMEM;
+  EXPECT_FALSE(io_->add_arena(arena_));
+  EXPECT_EQ(facts.unregistered_arenas, 1u);
+  EXPECT_EQ(facts.register_errno, ENOMEM);
+  EXPECT_EQ(run(false, "file").done, kBytes) << "it works all the same";
+  io_->drop_arena(arena_.get());
+}
+
+TEST_P(BlockIoTest, SubmissionsThatTheKernelRefusesAreTriedAgainAndEnd) {
+  ASSERT_EQ(run(true, "file").error, 0);
+  if (GetParam() == StorageIo::kThreadPool) return;  // it has no submissions
+  faults_.submit_errno = EAGAIN;
+  faults_.submit_errors = 3;
+  EXPECT_EQ(run(false, "file").done, kBytes);
+  faults_.submit_errno = EBUSY;
+  faults_.submit_errors = 1'000'000;
+  io_->start(prepare(false, "file", 0));
+  io_->start(prepare(true, "other", 1));
+  const std::vector<Ended> ended = finish(2);
+  faults_.submit_errors = 0;
+  EXPECT_EQ(ended[0].error, EBUSY);
+  EXPECT_EQ(ended[1].error, EBUSY);
+  EXPECT_FALSE(std::filesystem::exists(base_ + "/other.tmp"));
+  EXPECT_EQ(run(false, "file").done, kBytes) << "and it goes on";
+}
+
+TEST_P(BlockIoTest, AChainThatIsCutEndsWithAnErrorOrWhole) {
+  ASSERT_EQ(run(true, "file").error, 0);
+  if (GetParam() == StorageIo::kThreadPool) return;
+  for (uint32_t most = 1; most < 8; most++) {  // two chains of three, one of eight
+    const std::string name = "cut" + std::to_string(most);
+    BlockOp* write = prepare(true, name, 2);
+    write->durable = true;
+    io_->start(prepare(false, "file", 0));
+    io_->start(prepare(false, "file", 1));
+    io_->start(write);
+    faults_.submit_at_most = most;
+    const std::vector<Ended> ended = finish(3);
+    for (const Ended& one : ended) EXPECT_TRUE(one.error == EAGAIN || one.done == kBytes) << most;
+    EXPECT_EQ(std::filesystem::exists(base_ + "/" + name),
+              ended[2].error == 0 || ended[2].call > BlockCall::kPublish);
+    EXPECT_FALSE(std::filesystem::exists(base_ + "/" + name + ".tmp"));
+    EXPECT_EQ(run(false, "file").done, kBytes);
+  }
+}
+
+TEST_P(BlockIoTest, NoDescriptorIsLeftForTheFile) {
+  ASSERT_EQ(run(true, "file").error, 0);
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  const int next = dup(0);
+  close(next);
+  const rlimit none{static_cast<rlim_t>(next), before.rlim_max};
+  setrlimit(RLIMIT_NOFILE, &none);
+  const Ended ended = run(false, "file");
+  setrlimit(RLIMIT_NOFILE, &before);
+  if (GetParam() == StorageIo::kUring) {
+    EXPECT_EQ(ended.error, 0) << "direct descriptors are not the process's";
+  } else {
+    EXPECT_EQ(ended.error, EMFILE);
+    EXPECT_EQ(ended.call, BlockCall::kOpen);
+  }
+  EXPECT_EQ(run(false, "file").error, 0);
+}
+
+TEST(BlockIoRefused, FallsBackToThreadsAndSaysWhy) {
+  for (const int error : {EPERM, ENOSYS}) {
+    std::thread([error] {  // the filter is this thread's alone
+      ASSERT_TRUE(refuse_io_uring(error));
+      FaultPlan faults;
+      std::unique_ptr<BlockIo> io;
+      const Status wanted = BlockIo::create(StorageIo::kUring, &faults, &io);
+      EXPECT_STREQ(wanted.code, "STORAGE_IO");
+      EXPECT_EQ(wanted.sys_errno, error);
+      EXPECT_NE(wanted.message.find(error == EPERM ? "seccomp" : "Linux 5.19"), std::string::npos)
+          << wanted.message;
+      ASSERT_TRUE(BlockIo::create(StorageIo::kAuto, &faults, &io).ok());
+      EXPECT_EQ(io->facts().io, StorageIo::kThreadPool);
+      EXPECT_EQ(io->facts().refused, wanted.message);
+    })
+        .join();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Both, BlockIoTest, ::testing::Values(StorageIo::kUring, StorageIo::kThreadPool),
+                         [](const auto& info) { return std::string(storage_io_name(info.param)); });
 
 }  // namespace
 }  // namespace dualpath::test
