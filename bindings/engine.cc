@@ -209,7 +209,7 @@ Napi::Value EngineObject::hash(const Napi::CallbackInfo& info) {
   }
   if (!options.ok()) return env.Undefined();
   const Napi::Uint32Array tokens = info[0].As<Napi::Uint32Array>();
-  const dp_door_header& header = engine_->door().header();
+  const DoorLayout& header = engine_->door().header();
   auto* worker = new HashWorker(env, engine_, tokens);
   worker->first_token = options.u32("firstToken");
   worker->block_tokens = options.u32("blockTokens");
@@ -229,7 +229,8 @@ Napi::Value EngineObject::hash(const Napi::CallbackInfo& info) {
     delete worker;
     return env.Undefined();
   }
-  worker->parent = has_parent ? engine_->door().keys()[parent] : engine_->options().store->root_key();
+  worker->parent =
+      has_parent ? read_once(engine_->door().keys()[parent]) : engine_->options().store->root_key();
   const Napi::Promise promise = worker->promise();
   worker->Queue();
   return promise;
@@ -242,7 +243,7 @@ Napi::Value EngineObject::block_path(const Napi::CallbackInfo& info) {
   if (store == nullptr || key >= engine_->door().header().key_entries)
     return Napi::String::New(info.Env(), "");
   char relative[store::kBlockPathBytes];
-  store->block_path(engine_->door().keys()[key], relative);
+  store->block_path(read_once(engine_->door().keys()[key]), relative);
   return Napi::String::New(info.Env(), store->path() + "/" + relative);
 }
 
@@ -268,7 +269,8 @@ Napi::Value EngineObject::statistics(const Napi::CallbackInfo& info) {
       {"sendBytes", &s.send_bytes},           {"sendSteps", &s.send_steps},
       {"descriptors", &s.descriptors},        {"programs", &s.programs},
       {"failedPrograms", &s.failed_programs}, {"waitsCounter", &s.waits_counter},
-      {"waitsLink", &s.waits_link},           {"waitsQueue", &s.waits_queue}};
+      {"waitsLink", &s.waits_link},           {"waitsQueue", &s.waits_queue},
+      {"doorErrors", &s.door_errors}};
   for (const auto& [name, value] : fields) out.Set(name, number(env, value->load(std::memory_order_relaxed)));
   out.Set("directIo", engine_->direct_io());
   return out;

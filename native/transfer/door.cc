@@ -1,6 +1,7 @@
 #include "transfer/door.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -34,15 +35,23 @@ Status Door::create(const DoorOptions& options, std::shared_ptr<Door>* out) {
   }
   size_t cursor = 0;
   place(&cursor, sizeof(dp_door_header));
-  const uint32_t submission = place(&cursor, sizeof(dp_descriptor) * options.submission_entries);
-  const uint32_t completion = place(&cursor, sizeof(dp_record) * options.completion_entries);
-  const uint32_t counters = place(&cursor, sizeof(uint64_t) * options.counter_entries);
-  const uint32_t slots = place(&cursor, sizeof(uint32_t) * options.slot_entries);
-  const uint32_t keys = place(&cursor, sizeof(store::BlockKey) * options.key_entries);
+  DoorLayout layout{};
+  layout.submission_entries = options.submission_entries;
+  layout.completion_entries = options.completion_entries;
+  layout.counter_entries = options.counter_entries;
+  layout.slot_entries = options.slot_entries;
+  layout.key_entries = options.key_entries;
+  layout.submission_offset = place(&cursor, sizeof(dp_descriptor) * options.submission_entries);
+  layout.completion_offset = place(&cursor, sizeof(dp_record) * options.completion_entries);
+  layout.counter_offset = place(&cursor, sizeof(uint64_t) * options.counter_entries);
+  layout.slot_offset = place(&cursor, sizeof(uint32_t) * options.slot_entries);
+  layout.key_offset = place(&cursor, sizeof(store::BlockKey) * options.key_entries);
 
-  const int fd = memfd_create("dualpath-door", MFD_CLOEXEC);
+  // Sealed in its size: a process that has it and cuts it off would end this one by SIGBUS.
+  const int fd = memfd_create("dualpath-door", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   void* base = MAP_FAILED;
-  if (fd >= 0 && ftruncate(fd, static_cast<off_t>(cursor)) == 0) {
+  if (fd >= 0 && ftruncate(fd, static_cast<off_t>(cursor)) == 0 &&
+      fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0) {
     base = mmap(nullptr, cursor, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   }
   if (base == MAP_FAILED) {
@@ -57,23 +66,23 @@ Status Door::create(const DoorOptions& options, std::shared_ptr<Door>* out) {
   door->header_ = static_cast<dp_door_header*>(base);
   door->bytes_ = cursor;
   door->memfd_ = fd;
-  door->counter_entries_ = options.counter_entries;
+  door->layout_ = layout;
   dp_door_header& header = *door->header_;
   header.magic = DP_ABI_MAGIC;
   header.version = DP_ABI_VERSION;
   header.total_bytes = static_cast<uint32_t>(cursor);
   header.descriptor_bytes = sizeof(dp_descriptor);
   header.record_bytes = sizeof(dp_record);
-  header.submission_entries = options.submission_entries;
-  header.completion_entries = options.completion_entries;
-  header.counter_entries = options.counter_entries;
-  header.slot_entries = options.slot_entries;
-  header.key_entries = options.key_entries;
-  header.submission_offset = submission;
-  header.completion_offset = completion;
-  header.counter_offset = counters;
-  header.slot_offset = slots;
-  header.key_offset = keys;
+  header.submission_entries = layout.submission_entries;
+  header.completion_entries = layout.completion_entries;
+  header.counter_entries = layout.counter_entries;
+  header.slot_entries = layout.slot_entries;
+  header.key_entries = layout.key_entries;
+  header.submission_offset = layout.submission_offset;
+  header.completion_offset = layout.completion_offset;
+  header.counter_offset = layout.counter_offset;
+  header.slot_offset = layout.slot_offset;
+  header.key_offset = layout.key_offset;
   *out = std::move(door);
   return {};
 }

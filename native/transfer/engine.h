@@ -50,7 +50,8 @@ struct EngineStatistics {
   std::atomic<uint64_t> send_bytes{0}, send_steps{0};
   std::atomic<uint64_t> descriptors{0}, programs{0}, failed_programs{0};
   std::atomic<uint64_t> waits_counter{0}, waits_link{0},
-      waits_queue{0};  // looks that found it blocked, by cause
+      waits_queue{0};                    // looks that found it blocked, by cause
+  std::atomic<uint64_t> door_errors{0};  // looks that found a ring's index where it cannot be
 };
 
 class TransferEngine {
@@ -126,9 +127,10 @@ class TransferEngine {
   bool has_room();
   bool owe_event(const dp_descriptor& d);
   void post_event(const Active& active, uint16_t step);
-  void take_requests(uint32_t head);
+  void take_requests();
 
   // ingest.cc: descriptors in
+  uint32_t published();
   Program& program_of(const dp_descriptor& d, uint64_t now);
   void end_of_descriptors(Program& program);
   void accept(const dp_descriptor& d, Program& program);
@@ -168,7 +170,10 @@ class TransferEngine {
   std::vector<Program> programs_;
   Program rejected_;              // takes the descriptors of a program that cannot be
   Program* ingesting_ = nullptr;  // the program whose END is still to come
-  uint32_t records_owed_ = 0;     // that programs and events in flight will post
+  // Where this side stands in the rings. The door's copies are for the other side, which may write them.
+  uint32_t taken_ = 0;         // submission head
+  uint32_t posted_ = 0;        // completion tail
+  uint32_t records_owed_ = 0;  // that programs and events in flight will post
   std::vector<Active> pool_;
   std::vector<Active*> free_;
   std::vector<Active*> active_;  // in order of submission

@@ -71,6 +71,8 @@ export interface EngineStatistics {
   readonly waitsCounter: number;
   readonly waitsLink: number;
   readonly waitsQueue: number;
+  /** Looks that found an index of a ring where it cannot be: who writes into the door is at fault. */
+  readonly doorErrors: number;
   /** Whether the store's file system takes O_DIRECT. */
   readonly directIo: boolean;
 }
