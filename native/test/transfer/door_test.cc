@@ -1,5 +1,7 @@
 #include "transfer/door.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -31,6 +33,16 @@ TEST(DoorTest, AnotherMappingOfItsMemfdIsTheSameDoor) {
   door->keys()[1023].bytes.fill(3);
   EXPECT_EQ(bytes[header.key_offset + 1024 * 32 - 1], std::byte{3});
   munmap(mapped, door->bytes());
+}
+
+TEST(DoorTest, NobodyWhoHasItsMemfdCanChangeItsSize) {
+  std::shared_ptr<Door> door;
+  ASSERT_TRUE(Door::create(small_door(), &door).ok());
+  for (const size_t bytes : {size_t{0}, door->bytes() - 4096, door->bytes() + 4096}) {
+    EXPECT_EQ(ftruncate(door->memfd(), static_cast<off_t>(bytes)), -1);
+    EXPECT_EQ(errno, EPERM);
+  }
+  EXPECT_EQ(fcntl(door->memfd(), F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
 }
 
 TEST(DoorTest, ItsTablesDoNotOverlap) {
