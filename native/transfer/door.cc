@@ -2,7 +2,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 
 #include <bit>
@@ -83,13 +85,31 @@ Status Door::create(const DoorOptions& options, std::shared_ptr<Door>* out) {
   header.counter_offset = layout.counter_offset;
   header.slot_offset = layout.slot_offset;
   header.key_offset = layout.key_offset;
+  if (options.shared) {
+    door->submission_bell_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    door->completion_bell_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (door->submission_bell_ < 0 || door->completion_bell_ < 0) {
+      return Status::error("CAPACITY_EXHAUSTED",
+                           "door: eventfd failed: no file descriptor is left; raise 'ulimit -n'", errno);
+    }
+  }
   *out = std::move(door);
   return {};
 }
 
+// The other process may have filled the bell and made writing to it wait: it has been rung then.
+void Door::ring_completion() {
+  pollfd one{completion_bell_, POLLOUT, 0};
+  if (poll(&one, 1, 0) != 1 || (one.revents & POLLOUT) == 0) return;
+  const uint64_t count = 1;
+  [[maybe_unused]] ssize_t n = write(completion_bell_, &count, sizeof count);
+}
+
 Door::~Door() {
   if (header_ != nullptr) munmap(header_, bytes_);
-  if (memfd_ >= 0) close(memfd_);
+  for (const int fd : {memfd_, submission_bell_, completion_bell_}) {
+    if (fd >= 0) close(fd);
+  }
 }
 
 bool Door::add_waker(std::shared_ptr<Waker> waker) {

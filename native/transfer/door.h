@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "core/live.h"
 #include "core/read_once.h"
 #include "core/status.h"
 #include "core/waker.h"
@@ -21,6 +22,7 @@ struct DoorOptions {
   uint32_t counter_entries = 1 << 16;
   uint32_t slot_entries = 1 << 20;
   uint32_t key_entries = 1 << 16;
+  bool shared = false;  // with doorbells that another process can be given
 };
 
 // What the header said when the door was made, by the same names.
@@ -52,6 +54,12 @@ class Door {
   std::byte* base() { return reinterpret_cast<std::byte*>(header_); }
   size_t bytes() const { return bytes_; }
   int memfd() const { return memfd_; }
+
+  // Of a shared door, -1 otherwise: the eventfds by which the process on the other side rings when it has
+  // published descriptors, and is rung when records have come.
+  int submission_bell() const { return submission_bell_; }
+  int completion_bell() const { return completion_bell_; }
+  void ring_completion();
 
   // The rings' entries by a position that wraps round.
   dp_descriptor& descriptor(uint32_t position) {
@@ -97,8 +105,11 @@ class Door {
   dp_door_header* header_ = nullptr;
   size_t bytes_ = 0;
   int memfd_ = -1;
+  int submission_bell_ = -1;
+  int completion_bell_ = -1;
   std::array<std::shared_ptr<Waker>, kMaxWakers> wakers_;
   std::atomic<size_t> waker_count_{0};
+  Live<LiveKind::kDoor> live_;
 };
 
 }  // namespace dualpath

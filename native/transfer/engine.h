@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/faults.h"
+#include "core/live.h"
 #include "core/rate_link.h"
 #include "store/block_store.h"
 #include "transfer/door.h"
@@ -189,6 +190,7 @@ class TransferEngine {
   bool closing_ = false;
 
   EngineStatistics statistics_;
+  Live<LiveKind::kEngine> live_;
 };
 
 }  // namespace dualpath
