@@ -96,6 +96,14 @@ std::shared_ptr<RateLink> link_of(Options& options, const char* name) {
 void EngineObject::define(Napi::Env env, Napi::Object exports) {
   exports.Set("Engine", DefineClass(env, "Engine",
                                     {InstanceMethod<&EngineObject::door>("door"),
+                                     InstanceMethod<&EngineObject::door_layout>("doorLayout"),
+                                     InstanceMethod<&EngineObject::submission_head>("submissionHead"),
+                                     InstanceMethod<&EngineObject::publish>("publish"),
+                                     InstanceMethod<&EngineObject::take_records>("takeRecords"),
+                                     InstanceMethod<&EngineObject::counter>("counter"),
+                                     InstanceMethod<&EngineObject::zero_counters>("zeroCounters"),
+                                     InstanceMethod<&EngineObject::write_slots>("writeSlots"),
+                                     InstanceMethod<&EngineObject::read_slots>("readSlots"),
                                      InstanceMethod<&EngineObject::doorbell>("doorbell"),
                                      InstanceMethod<&EngineObject::add_geometry>("addGeometry"),
                                      InstanceMethod<&EngineObject::connect>("connect"),
@@ -107,7 +115,7 @@ void EngineObject::define(Napi::Env env, Napi::Object exports) {
                                      InstanceMethod<&EngineObject::statistics>("statistics")}));
 }
 
-EngineObject::EngineObject(const Napi::CallbackInfo& info) : Napi::ObjectWrap<EngineObject>(info) {
+EngineObject::EngineObject(const Napi::CallbackInfo& info) : Wrap(info) {
   const Napi::Env env = info.Env();
   Options options(env, info[0]);
   DoorOptions door;
@@ -116,6 +124,7 @@ EngineObject::EngineObject(const Napi::CallbackInfo& info) : Napi::ObjectWrap<En
   door.counter_entries = options.u32("counterEntries", door.counter_entries);
   door.slot_entries = options.u32("slotEntries", door.slot_entries);
   door.key_entries = options.u32("keyEntries", door.key_entries);
+  door.shared = options.boolean("shared", false);
   EngineOptions wanted;
   wanted.name = options.string("name");
   wanted.durable_writes = options.boolean("durable", false);
@@ -132,25 +141,29 @@ EngineObject::EngineObject(const Napi::CallbackInfo& info) : Napi::ObjectWrap<En
     return;
   }
   if (runtime->reactor() == nullptr) return;
-  wanted.wake_owner = runtime->wake_function();
   Status status = Door::create(door, &wanted.door);
+  // Of a shared door the owner of the records is the process on its other side.
+  wanted.wake_owner = runtime->wake_function();
+  if (door.shared) wanted.wake_owner = [raw = wanted.door.get()] { raw->ring_completion(); };
   if (status.ok())
     status = TransferEngine::create(std::move(wanted), &runtime->reactor()->faults(), &engine_);
   if (!status.ok()) {
     throw_status(env, status);
     return;
   }
+  if (status = runtime->reactor()->add(engine_); !status.ok()) {
+    throw_status(env, status);
+    return;
+  }
   runtime_ = runtime;
   runtime_reference_ = Napi::Persistent(runtime->Value());
   runtime->keep(engine_);
-  runtime->reactor()->add(engine_);
 }
 
+// Undefined where the runtime allows no external buffers: everything goes by copies then (door.cc).
 Napi::Value EngineObject::door(const Napi::CallbackInfo& info) {
-  auto* owner = new std::shared_ptr<Door>(engine_->options().door);
-  return Napi::ArrayBuffer::New(
-      info.Env(), engine_->door().base(), engine_->door().bytes(),
-      [](Napi::Env, void*, std::shared_ptr<Door>* kept) { delete kept; }, owner);
+  const auto& door = engine_->options().door;
+  return external_buffer(info.Env(), door->base(), door->bytes(), door);
 }
 
 Napi::Value EngineObject::doorbell(const Napi::CallbackInfo& info) {

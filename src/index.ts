@@ -49,10 +49,13 @@ export {
 export {
   ProgramError,
   Runtime,
+  SharedDoor,
   TransferEngine,
   type Descriptor,
+  type OfferedMemory,
   type Program,
   type ProgramResult,
+  type SharedDoorOptions,
   type Signal,
   type Wait,
 } from './transfer/index.js';

@@ -128,7 +128,7 @@ Status Arena::map(std::string name, int fd, size_t bytes, ArenaKind kind, std::s
   if (base == MAP_FAILED) {
     return Status::error("MEMORY_LIMIT",
                          "arena '" + name + "': mmap of " + std::to_string(bytes) + " bytes failed: " +
-                             strerror(errno) + "; it must be open and sealed for writing too",
+                             strerror(errno) + "; open it for reading and writing, without F_SEAL_WRITE",
                          errno);
   }
   auto arena = std::shared_ptr<Arena>(new Arena());

@@ -74,6 +74,8 @@ class Door {
   uint32_t counter_entries() const { return layout_.counter_entries; }
   uint64_t counter(uint32_t index) { return ref(index).load(std::memory_order_acquire); }
   void counter_add(uint32_t index, uint64_t value) { ref(index).fetch_add(value, std::memory_order_acq_rel); }
+  // Of one that nothing refers to.
+  void counter_zero(uint32_t index) { ref(index).store(0, std::memory_order_release); }
   // Counters only grow: a lower value changes nothing.
   void counter_raise(uint32_t index, uint64_t value) {
     auto counter = ref(index);

@@ -9,7 +9,10 @@ export interface NativeArenaFacts {
 
 export interface NativeArena {
   facts(): NativeArenaFacts;
-  buffer(): ArrayBuffer;
+  /** Undefined where the runtime allows no external buffers. */
+  buffer(): ArrayBuffer | undefined;
+  read(offset: number, bytes: Uint8Array): void;
+  write(offset: number, bytes: Uint8Array): void;
 }
 
 export interface NativeRateLink {
@@ -111,6 +114,8 @@ export interface NativeEngineOptions {
   readonly counterEntries?: number;
   readonly slotEntries?: number;
   readonly keyEntries?: number;
+  /** The door is for another process: TransferEngine.shareDoor(). */
+  readonly shared?: boolean;
   readonly maxPrograms?: number;
   readonly maxDescriptors?: number;
   readonly storageLookaheadNs?: number;
@@ -127,7 +132,24 @@ export interface HashRange {
 }
 
 export interface NativeEngine {
-  door(): ArrayBuffer;
+  /** Undefined where the runtime allows no external buffers: what follows goes by copies. */
+  door(): ArrayBuffer | undefined;
+  doorLayout(): {
+    readonly submissionEntries: number;
+    readonly completionEntries: number;
+    readonly counterEntries: number;
+    readonly slotEntries: number;
+    readonly keyEntries: number;
+  };
+  submissionHead(): number;
+  /** Entries [first, first + count) of the submission ring, from a copy of all of it. */
+  publish(words: Uint32Array, first: number, count: number): void;
+  /** How many records were put there. */
+  takeRecords(words: Uint32Array): number;
+  counter(index: number): number;
+  zeroCounters(first: number, count: number): void;
+  writeSlots(offset: number, slots: Uint32Array): void;
+  readSlots(offset: number, count: number): Uint32Array;
   doorbell(): void;
   addGeometry(geometry: NativeGeometry): number;
   connect(name: string): number;
@@ -138,6 +160,21 @@ export interface NativeEngine {
   requestClose(): void;
   detach(): void;
   statistics(): EngineStatistics;
+}
+
+export interface NativeDoorServer {
+  /** producer: its process, 0 for none. */
+  state(): {
+    readonly producer: number;
+    readonly observers: number;
+    readonly producersSeen: number;
+    readonly refused: number;
+  };
+  /** Memory that the producer offers; whoever takes it closes the descriptor. */
+  takeMemory(): { readonly tag: number; readonly bytes: number; readonly fd: number } | undefined;
+  /** 0xffffffff refuses it. */
+  answer(tag: number, geometry: number): void;
+  close(): void;
 }
 
 export interface NativeBlockPool {
@@ -219,6 +256,8 @@ export interface NativeAddon {
     emulatedHbm?: boolean;
     hugePages?: boolean;
     lock?: 'none' | 'try' | 'require';
+    /** A memfd sealed against shrinking, of another process; it stays the caller's. */
+    fd?: number;
   }) => NativeArena;
   readonly RateLink: new (options: { name: string; bytesPerS: number }) => NativeRateLink;
   readonly Store: new (options: {
@@ -231,8 +270,13 @@ export interface NativeAddon {
   }) => NativeStore;
   readonly Runtime: new (onWake: () => void) => NativeRuntime;
   readonly Engine: new (options: NativeEngineOptions) => NativeEngine;
+  readonly DoorServer: new (options: { engine: NativeEngine; path: string }) => NativeDoorServer;
   readonly BlockPool: new (options: { engine: NativeEngine; slots: number }) => NativeBlockPool;
   readonly KvSeeds: new (tokens: Uint32Array) => NativeKvSeeds;
   readonly EmulatedGpu: new (options: { engine: NativeEngine; lanes: number }) => NativeGpu;
   describeAbi(): AbiDescription;
+  /** Native objects of the whole process, by kind; for tests. */
+  liveObjects(): Readonly<Record<string, number>>;
+  /** This environment refuses external buffers, as Electron does, or no longer; for tests. */
+  refuseExternalBuffers(refuse: boolean): void;
 }
