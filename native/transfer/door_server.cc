@@ -110,15 +110,16 @@ Status DoorServer::bind_socket() {
   if (!listener_.valid()) return failed("socket");
   int bound = bind(listener_.get(), where, sizeof address);
   if (bound != 0 && errno == EADDRINUSE) {
-    // What a process that was killed left behind answers nobody.
+    // What a process that was killed left behind answers nobody; a file that is no socket does not either.
+    struct stat facts {};
+    const bool is_socket = lstat(path.c_str(), &facts) == 0 && S_ISSOCK(facts.st_mode);
     const ScopedFd probe(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (connect(probe.get(), where, sizeof address) != 0 && errno == ECONNREFUSED &&
-        unlink(path.c_str()) == 0) {
-      bound = bind(listener_.get(), where, sizeof address);
-    } else {
+    if (!is_socket || connect(probe.get(), where, sizeof address) == 0 || errno != ECONNREFUSED ||
+        unlink(path.c_str()) != 0) {
       return Status::error("INVALID_ARGUMENT", "door: " + path + " is there already; choose another path",
                            EADDRINUSE);
     }
+    bound = bind(listener_.get(), where, sizeof address);
   }
   if (bound != 0) return failed("bind");
   if (chmod(path.c_str(), 0600) != 0 || ::listen(listener_.get(), kMaxClients) != 0) {

@@ -27,11 +27,10 @@ export interface SharedDoorOptions {
   readonly path: string;
   /** The producer's process when one has come, undefined when it has gone: its programs in flight go on and end. */
   readonly onProducer?: (pid: number | undefined) => void;
-  /**
-   * What the producer's memory holds; its engine gets the geometry's number. Left out, or when it throws (which is
-   * an uncaught exception, as a listener's of an EventEmitter), the producer hears that it is refused.
-   */
+  /** What the producer's memory holds; its engine gets the geometry's number. Throws to refuse it. */
   readonly onMemory?: (memory: OfferedMemory) => NativeGeometry;
+  /** Memory that was not taken, and why: the producer is told that much and no more. */
+  readonly onRefused?: (error: unknown) => void;
 }
 
 export interface SharedDoorFacts {
@@ -100,19 +99,19 @@ export class SharedDoor implements RecordTaker {
     guarded(() => this.#options.onProducer?.(pid));
   }
 
+  /** Its number, or none: whatever the other process sends, this one goes on. */
   #geometryOf({ tag, bytes, fd }: { tag: number; bytes: number; fd: number }): number {
-    let geometry = none;
+    const { onMemory, onRefused } = this.#options;
     try {
-      guarded(() => {
-        const { onMemory } = this.#options;
-        if (onMemory === undefined) return;
-        const arena = callNative(() => new (native().Arena)({ name: `${this.path}#${tag}`, bytes, fd }));
-        geometry = this.#addGeometry(onMemory({ tag, bytes, arena }));
-      });
+      if (onMemory === undefined) return none;
+      const arena = callNative(() => new (native().Arena)({ name: `${this.path}#${tag}`, bytes, fd }));
+      return this.#addGeometry(onMemory({ tag, bytes, arena }));
+    } catch (error) {
+      guarded(() => onRefused?.(error));
+      return none;
     } finally {
       closeSync(fd); // the mapping stays
     }
-    return geometry;
   }
 
   /** For the runtime. */
@@ -130,7 +129,7 @@ export class SharedDoor implements RecordTaker {
   }
 }
 
-/** What a listener throws is nobody's here. */
+/** What a listener throws is an uncaught exception, as a listener's of an EventEmitter. */
 function guarded(call: () => void): void {
   try {
     call();
