@@ -69,6 +69,7 @@ TransferEngine::~TransferEngine() {
   if (endpoint_ == nullptr) return;
   endpoint_->close();
   loopback::forget(*endpoint_);
+  endpoint_->drop_memory();
 }
 
 Status TransferEngine::add_geometry(std::shared_ptr<const Geometry> geometry, uint32_t* id) {

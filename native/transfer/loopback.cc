@@ -14,6 +14,12 @@ void LoopbackEndpoint::close() {
   std::unique_lock lock(mutex_);                   // those under way
 }
 
+void LoopbackEndpoint::drop_memory() {
+  std::unique_lock lock(mutex_);
+  geometries_.clear();
+  door_.reset();
+}
+
 class LoopbackPeer final : public Peer {
  public:
   explicit LoopbackPeer(std::shared_ptr<LoopbackEndpoint> endpoint) : endpoint_(std::move(endpoint)) {}
