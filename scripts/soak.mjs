@@ -58,11 +58,12 @@ if (!Number.isSafeInteger(wanted) || wanted < 1) {
 setFlagsFromString('--expose-gc');
 const collect = runInNewContext('gc');
 
-const pauses = { ms: [], forced: 0 };
+const pauses = { ms: [], forced: 0, major: 0 };
 new PerformanceObserver((list) => {
   for (const { duration, detail } of list.getEntries()) {
     if ((detail.flags & constants.NODE_PERFORMANCE_GC_FLAGS_FORCED) !== 0) pauses.forced++;
     else pauses.ms.push(duration);
+    if (detail.kind === constants.NODE_PERFORMANCE_GC_MAJOR) pauses.major++;
   }
 }).observe({ entryTypes: ['gc'] });
 
@@ -223,7 +224,10 @@ console.log(
     },
     ...{ stores: fds.length, seconds, blocks_per_s: total() / seconds, wrong_bytes: wrongBytes },
     ...figures,
+    gc_p50_ms: quantile(sorted, 0.5),
+    gc_p90_ms: quantile(sorted, 0.9),
     gc_max_ms: sorted.at(-1) ?? 0,
+    gc_major: pauses.major,
     ...{ gc_pauses: sorted.length, gc_forced: pauses.forced, samples: measured.length },
     rss_first_bytes: measured[0]?.rss ?? 0,
     rss_last_bytes: measured.at(-1)?.rss ?? 0,
