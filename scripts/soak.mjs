@@ -11,8 +11,9 @@
  *
  * Prints one JSON document; ends with 1 when a limit in it is passed. Needs what `npm run setup` builds.
  */
-import { mkdtempSync, readdirSync } from 'node:fs';
-import { rm } from 'node:fs/promises';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { PerformanceObserver, constants } from 'node:perf_hooks';
 import { parseArgs } from 'node:util';
@@ -143,7 +144,8 @@ async function oneStore(runtime, folder, name) {
   };
   await Promise.all(Array.from({ length: sequences }, (_, i) => loop(openMemory(manager, `${name}/${i}`))));
   await manager.close();
-  await rm(path, { recursive: true, force: true });
+  // Not by this process: a promise for each of so many files is not what this measures.
+  await once(spawn('rm', ['-rf', path], { stdio: 'ignore' }), 'close');
 }
 
 /** Least squares: growth of y from the first to the last x. */
@@ -193,7 +195,7 @@ async function run() {
       );
     }
   } finally {
-    await rm(folder, { recursive: true, force: true });
+    rmSync(folder, { recursive: true, force: true });
     runtime.close();
   }
   return { seconds: Number(process.hrtime.bigint() - began) / 1e9, fds, kept: keepAlive.facts.bytes };
