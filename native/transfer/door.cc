@@ -69,22 +69,7 @@ Status Door::create(const DoorOptions& options, std::shared_ptr<Door>* out) {
   door->bytes_ = cursor;
   door->memfd_ = fd;
   door->layout_ = layout;
-  dp_door_header& header = *door->header_;
-  header.magic = DP_ABI_MAGIC;
-  header.version = DP_ABI_VERSION;
-  header.total_bytes = static_cast<uint32_t>(cursor);
-  header.descriptor_bytes = sizeof(dp_descriptor);
-  header.record_bytes = sizeof(dp_record);
-  header.submission_entries = layout.submission_entries;
-  header.completion_entries = layout.completion_entries;
-  header.counter_entries = layout.counter_entries;
-  header.slot_entries = layout.slot_entries;
-  header.key_entries = layout.key_entries;
-  header.submission_offset = layout.submission_offset;
-  header.completion_offset = layout.completion_offset;
-  header.counter_offset = layout.counter_offset;
-  header.slot_offset = layout.slot_offset;
-  header.key_offset = layout.key_offset;
+  door->write_header();
   if (options.shared) {
     door->submission_bell_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     door->completion_bell_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -95,6 +80,25 @@ Status Door::create(const DoorOptions& options, std::shared_ptr<Door>* out) {
   }
   *out = std::move(door);
   return {};
+}
+
+void Door::write_header() {
+  dp_door_header& header = *header_;
+  header.magic = DP_ABI_MAGIC;
+  header.version = DP_ABI_VERSION;
+  header.total_bytes = static_cast<uint32_t>(bytes_);
+  header.descriptor_bytes = sizeof(dp_descriptor);
+  header.record_bytes = sizeof(dp_record);
+  header.submission_entries = layout_.submission_entries;
+  header.completion_entries = layout_.completion_entries;
+  header.counter_entries = layout_.counter_entries;
+  header.slot_entries = layout_.slot_entries;
+  header.key_entries = layout_.key_entries;
+  header.submission_offset = layout_.submission_offset;
+  header.completion_offset = layout_.completion_offset;
+  header.counter_offset = layout_.counter_offset;
+  header.slot_offset = layout_.slot_offset;
+  header.key_offset = layout_.key_offset;
 }
 
 // The other process may have filled the bell and made writing to it wait: it has been rung then.

@@ -95,6 +95,7 @@ class Door {
 
  private:
   Door() = default;
+  void write_header();
   template <typename T>
   T* at(uint32_t offset) {
     return reinterpret_cast<T*>(base() + offset);
