@@ -81,6 +81,14 @@ constexpr Place kFields[] = {
     DP_FIELD(dp_door_header, pad),
     DP_FIELD(dp_door_header, submission),
     DP_FIELD(dp_door_header, completion),
+    DP_FIELD(dp_message, magic),
+    DP_FIELD(dp_message, version),
+    DP_FIELD(dp_message, kind),
+    DP_FIELD(dp_message, role),
+    DP_FIELD(dp_message, status),
+    DP_FIELD(dp_message, tag),
+    DP_FIELD(dp_message, value),
+    DP_FIELD(dp_message, bytes),
 };
 #undef DP_FIELD
 
@@ -92,7 +100,8 @@ constexpr struct {
                 {"dp_descriptor", sizeof(dp_descriptor)},
                 {"dp_record", sizeof(dp_record)},
                 {"dp_ring_index", sizeof(dp_ring_index)},
-                {"dp_door_header", sizeof(dp_door_header)}};
+                {"dp_door_header", sizeof(dp_door_header)},
+                {"dp_message", sizeof(dp_message)}};
 
 }  // namespace
 
@@ -120,6 +129,22 @@ Napi::Value describe_abi(const Napi::CallbackInfo& info) {
 
 namespace {
 
+// Of the whole process, by kind; for tests that look for leaks.
+Napi::Value live_objects(const Napi::CallbackInfo& info) {
+  Napi::Object out = Napi::Object::New(info.Env());
+  for (size_t kind = 0; kind < kLiveNames.size(); kind++) {
+    const auto count = live_count(static_cast<LiveKind>(kind)).load(std::memory_order_relaxed);
+    out.Set(kLiveNames[kind], static_cast<double>(count));
+  }
+  return out;
+}
+
+// For tests: this environment refuses external buffers from now on, or no longer.
+Napi::Value refuse_external_buffers(const Napi::CallbackInfo& info) {
+  external_buffers_refused() = info[0].ToBoolean();
+  return info.Env().Undefined();
+}
+
 Napi::Object init(Napi::Env env, Napi::Object exports) {
   ArenaObject::define(env, exports);
   RateLinkObject::define(env, exports);
@@ -129,9 +154,12 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   BlockPoolObject::define(env, exports);
   KvSeedsObject::define(env, exports);
   EmulatedGpuObject::define(env, exports);
+  DoorServerObject::define(env, exports);
   exports.Set("describeAbi", Napi::Function::New(env, describe_abi));
   exports.Set("runStorageLoad", Napi::Function::New(env, run_storage_load));
   exports.Set("layOutStorageFile", Napi::Function::New(env, lay_out_storage_file));
+  exports.Set("liveObjects", Napi::Function::New(env, live_objects));
+  exports.Set("refuseExternalBuffers", Napi::Function::New(env, refuse_external_buffers));
   return exports;
 }
 

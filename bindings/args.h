@@ -8,6 +8,7 @@
 #include <string>
 
 #include "core/status.h"
+#include "wrap.h"
 
 namespace dualpath::bindings {
 
@@ -78,12 +79,9 @@ class Options {
   template <typename Wrapped>
   Wrapped* wrapped(const char* name) {
     if (!has(name) || object_.Get(name).IsNull()) return nullptr;
-    const Napi::Value value = object_.Get(name);
-    if (!value.IsObject()) {
-      fail(name, "an object of this package");
-      return nullptr;
-    }
-    return Wrapped::Unwrap(value.As<Napi::Object>());
+    Wrapped* object = unwrapped<Wrapped>(env_, object_.Get(name));
+    if (object == nullptr) fail(name, "an object of this package and of the right class");
+    return object;
   }
 
   void fail(const char* name, const char* expected) {

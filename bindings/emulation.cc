@@ -7,7 +7,7 @@ void KvSeedsObject::define(Napi::Env env, Napi::Object exports) {
 }
 
 // new KvSeeds(tokens: Uint32Array): what the emulated KV of each token is made from.
-KvSeedsObject::KvSeedsObject(const Napi::CallbackInfo& info) : Napi::ObjectWrap<KvSeedsObject>(info) {
+KvSeedsObject::KvSeedsObject(const Napi::CallbackInfo& info) : Wrap(info) {
   if (!info[0].IsTypedArray() || info[0].As<Napi::TypedArray>().TypedArrayType() != napi_uint32_array) {
     throw_argument(info.Env(), "tokens", "a Uint32Array");
     return;
@@ -25,8 +25,7 @@ void EmulatedGpuObject::define(Napi::Env env, Napi::Object exports) {
                                           InstanceMethod<&EmulatedGpuObject::close>("close")}));
 }
 
-EmulatedGpuObject::EmulatedGpuObject(const Napi::CallbackInfo& info)
-    : Napi::ObjectWrap<EmulatedGpuObject>(info) {
+EmulatedGpuObject::EmulatedGpuObject(const Napi::CallbackInfo& info) : Wrap(info) {
   const Napi::Env env = info.Env();
   Options options(env, info[0]);
   EngineObject* engine = options.wrapped<EngineObject>("engine");

@@ -60,6 +60,14 @@ std::shared_ptr<RateLink> link_of(Options& options, const char* name) {
 void EngineObject::define(Napi::Env env, Napi::Object exports) {
   exports.Set("Engine", DefineClass(env, "Engine",
                                     {InstanceMethod<&EngineObject::door>("door"),
+                                     InstanceMethod<&EngineObject::door_layout>("doorLayout"),
+                                     InstanceMethod<&EngineObject::submission_head>("submissionHead"),
+                                     InstanceMethod<&EngineObject::publish>("publish"),
+                                     InstanceMethod<&EngineObject::take_records>("takeRecords"),
+                                     InstanceMethod<&EngineObject::counter>("counter"),
+                                     InstanceMethod<&EngineObject::zero_counters>("zeroCounters"),
+                                     InstanceMethod<&EngineObject::write_slots>("writeSlots"),
+                                     InstanceMethod<&EngineObject::read_slots>("readSlots"),
                                      InstanceMethod<&EngineObject::doorbell>("doorbell"),
                                      InstanceMethod<&EngineObject::add_geometry>("addGeometry"),
                                      InstanceMethod<&EngineObject::connect>("connect"),
@@ -72,7 +80,7 @@ void EngineObject::define(Napi::Env env, Napi::Object exports) {
                                      InstanceMethod<&EngineObject::statistics>("statistics")}));
 }
 
-EngineObject::EngineObject(const Napi::CallbackInfo& info) : Napi::ObjectWrap<EngineObject>(info) {
+EngineObject::EngineObject(const Napi::CallbackInfo& info) : Wrap(info) {
   const Napi::Env env = info.Env();
   Options options(env, info[0]);
   DoorOptions door;
@@ -81,6 +89,7 @@ EngineObject::EngineObject(const Napi::CallbackInfo& info) : Napi::ObjectWrap<En
   door.counter_entries = options.u32("counterEntries", door.counter_entries);
   door.slot_entries = options.u32("slotEntries", door.slot_entries);
   door.key_entries = options.u32("keyEntries", door.key_entries);
+  door.shared = options.boolean("shared", false);
   EngineOptions wanted;
   wanted.name = options.string("name");
   wanted.durable_writes = options.boolean("durable", false);
@@ -100,11 +109,17 @@ EngineObject::EngineObject(const Napi::CallbackInfo& info) : Napi::ObjectWrap<En
     return;
   }
   if (runtime->reactor() == nullptr) return;
-  wanted.wake_owner = runtime->wake_function();
   Status status = Door::create(door, &wanted.door);
+  // Of a shared door the owner of the records is the process on its other side.
+  wanted.wake_owner = runtime->wake_function();
+  if (door.shared) wanted.wake_owner = [raw = wanted.door.get()] { raw->ring_completion(); };
   if (status.ok())
     status = TransferEngine::create(std::move(wanted), &runtime->reactor()->faults(), &engine_);
   if (!status.ok()) {
+    throw_status(env, status);
+    return;
+  }
+  if (status = runtime->reactor()->add(engine_); !status.ok()) {
     throw_status(env, status);
     return;
   }
@@ -112,14 +127,12 @@ EngineObject::EngineObject(const Napi::CallbackInfo& info) : Napi::ObjectWrap<En
   storage_io_ = runtime->reactor()->storage_io().io;
   runtime_reference_ = Napi::Persistent(runtime->Value());
   runtime->keep(engine_);
-  runtime->reactor()->add(engine_);
 }
 
+// Undefined where the runtime allows no external buffers: everything goes by copies then (door.cc).
 Napi::Value EngineObject::door(const Napi::CallbackInfo& info) {
-  auto* owner = new std::shared_ptr<Door>(engine_->options().door);
-  return Napi::ArrayBuffer::New(
-      info.Env(), engine_->door().base(), engine_->door().bytes(),
-      [](Napi::Env, void*, std::shared_ptr<Door>* kept) { delete kept; }, owner);
+  const auto& door = engine_->options().door;
+  return external_buffer(info.Env(), door->base(), door->bytes(), door);
 }
 
 Napi::Value EngineObject::doorbell(const Napi::CallbackInfo& info) {
@@ -184,7 +197,7 @@ Napi::Value EngineObject::block_path(const Napi::CallbackInfo& info) {
   if (store == nullptr || key >= engine_->door().header().key_entries)
     return Napi::String::New(info.Env(), "");
   char relative[store::kBlockPathBytes];
-  store->block_path(engine_->door().keys()[key], relative);
+  store->block_path(read_once(engine_->door().keys()[key]), relative);
   return Napi::String::New(info.Env(), store->path() + "/" + relative);
 }
 
@@ -219,7 +232,8 @@ Napi::Value EngineObject::statistics(const Napi::CallbackInfo& info) {
       {"failedPrograms", &s.failed_programs},
       {"waitsCounter", &s.waits_counter},
       {"waitsLink", &s.waits_link},
-      {"waitsQueue", &s.waits_queue}};
+      {"waitsQueue", &s.waits_queue},
+      {"doorErrors", &s.door_errors}};
   for (const auto& [name, value] : fields) out.Set(name, number(env, value->load(std::memory_order_relaxed)));
   out.Set("directIo", engine_->direct_io());
   const Lookups& l = *lookups_;

@@ -77,7 +77,7 @@ bool Lookup::parse(const Napi::CallbackInfo& info) {
     arguments.fail("tokens", "as many tokens as the blocks have");
   }
   if (!arguments.ok()) return false;
-  request_.parent = has_parent ? engine_->door().keys()[parent] : store->root_key();
+  request_.parent = has_parent ? read_once(engine_->door().keys()[parent]) : store->root_key();
   request_.out = engine_->door().keys() + key_offset;
   request_.cache = lookups_->chains.get();
   request_.stop = &stop_;

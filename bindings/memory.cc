@@ -11,10 +11,12 @@ namespace dualpath::bindings {
 void ArenaObject::define(Napi::Env env, Napi::Object exports) {
   exports.Set("Arena", DefineClass(env, "Arena",
                                    {InstanceMethod<&ArenaObject::facts>("facts"),
-                                    InstanceMethod<&ArenaObject::buffer>("buffer")}));
+                                    InstanceMethod<&ArenaObject::buffer>("buffer"),
+                                    InstanceMethod<&ArenaObject::read>("read"),
+                                    InstanceMethod<&ArenaObject::write>("write")}));
 }
 
-ArenaObject::ArenaObject(const Napi::CallbackInfo& info) : Napi::ObjectWrap<ArenaObject>(info) {
+ArenaObject::ArenaObject(const Napi::CallbackInfo& info) : Wrap(info) {
   Options options(info.Env(), info[0]);
   ArenaOptions wanted;
   wanted.name = options.string("name");
@@ -27,8 +29,13 @@ ArenaObject::ArenaObject(const Napi::CallbackInfo& info) : Napi::ObjectWrap<Aren
   wanted.lock = lock == "require" ? LockPolicy::kRequire
                 : lock == "none"  ? LockPolicy::kNone
                                   : LockPolicy::kTry;
+  const bool mapped =
+      options.has("fd");  // memory that another process shares; the descriptor stays the caller's
+  const uint64_t fd = options.u64("fd", 0, INT32_MAX);
   if (!options.ok()) return;
-  const Status status = Arena::create(wanted, &arena_);
+  const Status status =
+      mapped ? Arena::map(wanted.name, static_cast<int>(fd), wanted.bytes, wanted.kind, &arena_)
+             : Arena::create(wanted, &arena_);
   if (!status.ok()) {
     throw_status(info.Env(), status);
     return;
@@ -52,21 +59,56 @@ Napi::Value ArenaObject::facts(const Napi::CallbackInfo& info) {
   return facts;
 }
 
-// The whole arena as one ArrayBuffer, wrapped once; the arena lives as long as the buffer.
+// The whole arena as one ArrayBuffer, wrapped once; the arena lives as long as the buffer. Undefined where
+// the runtime allows no external buffers.
 Napi::Value ArenaObject::buffer(const Napi::CallbackInfo& info) {
   if (buffer_.IsEmpty()) {
-    auto* owner = new std::shared_ptr<Arena>(arena_);
-    Napi::ArrayBuffer whole = Napi::ArrayBuffer::New(
-        info.Env(), arena_->base(), arena_->bytes(),
-        [](Napi::Env, void*, std::shared_ptr<Arena>* kept) { delete kept; }, owner);
-    if (info.Env().IsExceptionPending()) return info.Env().Undefined();
-    buffer_ = Napi::Weak(whole);
+    const Napi::Value whole = external_buffer(info.Env(), arena_->base(), arena_->bytes(), arena_);
+    if (whole.IsArrayBuffer()) buffer_ = Napi::Weak(whole.As<Napi::ArrayBuffer>());
     return whole;
   }
   Napi::ArrayBuffer whole = buffer_.Value();
   if (!whole.IsEmpty()) return whole;
   buffer_.Reset();
   return buffer(info);
+}
+
+bool ArenaObject::range(const Napi::CallbackInfo& info, uint64_t bytes, uint64_t* offset) {
+  const double first = info[0].IsNumber() ? info[0].As<Napi::Number>().DoubleValue() : -1;
+  if (first >= 0 && std::floor(first) == first && first <= static_cast<double>(arena_->bytes())) {
+    *offset = static_cast<uint64_t>(first);
+    if (bytes <= arena_->bytes() - *offset) return true;
+  }
+  throw_argument(info.Env(), "offset and bytes", "a range of the arena");
+  return false;
+}
+
+// read(offset, Uint8Array): fills it
+Napi::Value ArenaObject::read(const Napi::CallbackInfo& info) {
+  if (!info[1].IsTypedArray() || info[1].As<Napi::TypedArray>().TypedArrayType() != napi_uint8_array) {
+    throw_argument(info.Env(), "bytes", "a Uint8Array");
+    return info.Env().Undefined();
+  }
+  Napi::Uint8Array bytes = info[1].As<Napi::Uint8Array>();
+  uint64_t offset = 0;
+  if (range(info, bytes.ByteLength(), &offset)) {
+    std::memcpy(bytes.Data(), arena_->base() + offset, bytes.ByteLength());
+  }
+  return info.Env().Undefined();
+}
+
+// write(offset, Uint8Array)
+Napi::Value ArenaObject::write(const Napi::CallbackInfo& info) {
+  if (!info[1].IsTypedArray() || info[1].As<Napi::TypedArray>().TypedArrayType() != napi_uint8_array) {
+    throw_argument(info.Env(), "bytes", "a Uint8Array");
+    return info.Env().Undefined();
+  }
+  const Napi::Uint8Array bytes = info[1].As<Napi::Uint8Array>();
+  uint64_t offset = 0;
+  if (range(info, bytes.ByteLength(), &offset)) {
+    std::memcpy(arena_->base() + offset, bytes.Data(), bytes.ByteLength());
+  }
+  return info.Env().Undefined();
 }
 
 // RateLink: links of one name are one link, across the workers of the process, as a NIC is.
@@ -90,7 +132,7 @@ void RateLinkObject::define(Napi::Env env, Napi::Object exports) {
               DefineClass(env, "RateLink", {InstanceMethod<&RateLinkObject::statistics>("statistics")}));
 }
 
-RateLinkObject::RateLinkObject(const Napi::CallbackInfo& info) : Napi::ObjectWrap<RateLinkObject>(info) {
+RateLinkObject::RateLinkObject(const Napi::CallbackInfo& info) : Wrap(info) {
   Options options(info.Env(), info[0]);
   const std::string name = options.string("name");
   const uint64_t rate = options.u64("bytesPerS");
@@ -126,7 +168,7 @@ void BlockPoolObject::define(Napi::Env env, Napi::Object exports) {
                                         InstanceMethod<&BlockPoolObject::give_back>("giveBack")}));
 }
 
-BlockPoolObject::BlockPoolObject(const Napi::CallbackInfo& info) : Napi::ObjectWrap<BlockPoolObject>(info) {
+BlockPoolObject::BlockPoolObject(const Napi::CallbackInfo& info) : Wrap(info) {
   Options options(info.Env(), info[0]);
   EngineObject* engine = options.wrapped<EngineObject>("engine");
   const uint32_t slots = options.u32("slots");

@@ -8,16 +8,18 @@
 #include "args.h"
 #include "core/rate_link.h"
 #include "emulation/stream.h"
+#include "external.h"
 #include "lookup.h"
 #include "memory/arena.h"
 #include "memory/block_pool.h"
 #include "store/block_store.h"
 #include "store/chain_cache.h"
+#include "transfer/door_server.h"
 #include "transfer/reactor.h"
 
 namespace dualpath::bindings {
 
-class ArenaObject : public Napi::ObjectWrap<ArenaObject> {
+class ArenaObject : public Wrap<ArenaObject> {
  public:
   static void define(Napi::Env env, Napi::Object exports);
   explicit ArenaObject(const Napi::CallbackInfo& info);
@@ -27,11 +29,14 @@ class ArenaObject : public Napi::ObjectWrap<ArenaObject> {
  private:
   Napi::Value facts(const Napi::CallbackInfo& info);
   Napi::Value buffer(const Napi::CallbackInfo& info);
+  Napi::Value read(const Napi::CallbackInfo& info);
+  Napi::Value write(const Napi::CallbackInfo& info);
+  bool range(const Napi::CallbackInfo& info, uint64_t bytes, uint64_t* offset);
   std::shared_ptr<Arena> arena_;
   Napi::Reference<Napi::ArrayBuffer> buffer_;
 };
 
-class RateLinkObject : public Napi::ObjectWrap<RateLinkObject> {
+class RateLinkObject : public Wrap<RateLinkObject> {
  public:
   static void define(Napi::Env env, Napi::Object exports);
   explicit RateLinkObject(const Napi::CallbackInfo& info);
@@ -42,7 +47,7 @@ class RateLinkObject : public Napi::ObjectWrap<RateLinkObject> {
   std::shared_ptr<RateLink> link_;
 };
 
-class StoreObject : public Napi::ObjectWrap<StoreObject> {
+class StoreObject : public Wrap<StoreObject> {
  public:
   static void define(Napi::Env env, Napi::Object exports);
   explicit StoreObject(const Napi::CallbackInfo& info);
@@ -61,7 +66,7 @@ bool parse_storage_io(Napi::Env env, Napi::Value value, StorageIo* storage_io);
 
 // A reactor and the way its records wake this environment's event loop: an eventfd watched by uv_poll
 // (thread-safe functions abort when a worker is terminated with calls under way).
-class RuntimeObject : public Napi::ObjectWrap<RuntimeObject> {
+class RuntimeObject : public Wrap<RuntimeObject> {
  public:
   static void define(Napi::Env env, Napi::Object exports);
   explicit RuntimeObject(const Napi::CallbackInfo& info);
@@ -72,6 +77,7 @@ class RuntimeObject : public Napi::ObjectWrap<RuntimeObject> {
   // What has to be told when the runtime stops.
   void keep(const std::shared_ptr<emulation::EmulatedGpu>& gpu) { keep_in(gpus_, gpu); }
   void keep(const std::shared_ptr<TransferEngine>& engine) { keep_in(engines_, engine); }
+  void keep(const std::shared_ptr<DoorServer>& server) { keep_in(servers_, server); }
 
  private:
   struct Poll;
@@ -90,10 +96,11 @@ class RuntimeObject : public Napi::ObjectWrap<RuntimeObject> {
   std::unique_ptr<Reactor> reactor_;
   std::vector<std::weak_ptr<emulation::EmulatedGpu>> gpus_;
   std::vector<std::weak_ptr<TransferEngine>> engines_;
+  std::vector<std::weak_ptr<DoorServer>> servers_;
   Poll* poll_ = nullptr;  // freed when libuv has closed its handle
 };
 
-class EngineObject : public Napi::ObjectWrap<EngineObject> {
+class EngineObject : public Wrap<EngineObject> {
  public:
   static void define(Napi::Env env, Napi::Object exports);
   explicit EngineObject(const Napi::CallbackInfo& info);
@@ -102,6 +109,14 @@ class EngineObject : public Napi::ObjectWrap<EngineObject> {
 
  private:
   Napi::Value door(const Napi::CallbackInfo& info);
+  Napi::Value door_layout(const Napi::CallbackInfo& info);
+  Napi::Value submission_head(const Napi::CallbackInfo& info);
+  Napi::Value publish(const Napi::CallbackInfo& info);
+  Napi::Value take_records(const Napi::CallbackInfo& info);
+  Napi::Value counter(const Napi::CallbackInfo& info);
+  Napi::Value zero_counters(const Napi::CallbackInfo& info);
+  Napi::Value write_slots(const Napi::CallbackInfo& info);
+  Napi::Value read_slots(const Napi::CallbackInfo& info);
   Napi::Value doorbell(const Napi::CallbackInfo& info);
   Napi::Value add_geometry(const Napi::CallbackInfo& info);
   Napi::Value connect(const Napi::CallbackInfo& info);
@@ -120,8 +135,22 @@ class EngineObject : public Napi::ObjectWrap<EngineObject> {
   Napi::ObjectReference runtime_reference_;
 };
 
+// Gives an engine's shared door to other processes. An engine cannot stop while it does: close() first.
+class DoorServerObject : public Wrap<DoorServerObject> {
+ public:
+  static void define(Napi::Env env, Napi::Object exports);
+  explicit DoorServerObject(const Napi::CallbackInfo& info);
+
+ private:
+  Napi::Value state(const Napi::CallbackInfo& info);
+  Napi::Value take_memory(const Napi::CallbackInfo& info);
+  Napi::Value answer(const Napi::CallbackInfo& info);
+  Napi::Value close(const Napi::CallbackInfo& info);
+  std::shared_ptr<DoorServer> server_;
+};
+
 // Slots of a geometry, taken and given back as lists in the door's slot table.
-class BlockPoolObject : public Napi::ObjectWrap<BlockPoolObject> {
+class BlockPoolObject : public Wrap<BlockPoolObject> {
  public:
   static void define(Napi::Env env, Napi::Object exports);
   explicit BlockPoolObject(const Napi::CallbackInfo& info);
@@ -135,7 +164,7 @@ class BlockPoolObject : public Napi::ObjectWrap<BlockPoolObject> {
   std::unique_ptr<BlockPool> pool_;
 };
 
-class KvSeedsObject : public Napi::ObjectWrap<KvSeedsObject> {
+class KvSeedsObject : public Wrap<KvSeedsObject> {
  public:
   static void define(Napi::Env env, Napi::Object exports);
   explicit KvSeedsObject(const Napi::CallbackInfo& info);
@@ -145,7 +174,7 @@ class KvSeedsObject : public Napi::ObjectWrap<KvSeedsObject> {
   std::shared_ptr<const std::vector<uint64_t>> seeds_;
 };
 
-class EmulatedGpuObject : public Napi::ObjectWrap<EmulatedGpuObject> {
+class EmulatedGpuObject : public Wrap<EmulatedGpuObject> {
  public:
   static void define(Napi::Env env, Napi::Object exports);
   explicit EmulatedGpuObject(const Napi::CallbackInfo& info);

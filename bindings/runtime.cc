@@ -52,7 +52,7 @@ bool parse_storage_io(Napi::Env env, Napi::Value value, StorageIo* storage_io) {
   return options.ok();
 }
 
-RuntimeObject::RuntimeObject(const Napi::CallbackInfo& info) : Napi::ObjectWrap<RuntimeObject>(info) {
+RuntimeObject::RuntimeObject(const Napi::CallbackInfo& info) : Wrap(info) {
   const Napi::Env env = info.Env();
   if (!info[0].IsFunction()) {
     throw_argument(env, "onWake", "a function");
@@ -109,6 +109,9 @@ std::function<void()> RuntimeObject::wake_function() const {
 // Peers first: what they send to an engine that nobody carries would be waited for in vain. Then the threads,
 // then the handle they ring.
 void RuntimeObject::stop() {
+  for (auto& weak : servers_) {
+    if (auto server = weak.lock()) server->stop();
+  }
   for (auto& weak : engines_) {
     if (auto engine = weak.lock()) engine->request_close();
   }

@@ -9,7 +9,7 @@ void StoreObject::define(Napi::Env env, Napi::Object exports) {
 }
 
 // {path, identity, layerBytes: number[], salt?: Uint8Array, create?, indexCapacity?, chainCacheBytes?}
-StoreObject::StoreObject(const Napi::CallbackInfo& info) : Napi::ObjectWrap<StoreObject>(info) {
+StoreObject::StoreObject(const Napi::CallbackInfo& info) : Wrap(info) {
   const Napi::Env env = info.Env();
   Options options(env, info[0]);
   const std::string path = options.string("path");

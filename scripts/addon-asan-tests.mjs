@@ -1,8 +1,9 @@
 #!/usr/bin/env node
 /**
- * Runs the vitest suite against an add-on built with ASan and UBSan.
+ * Runs the vitest suite, or one script, against an add-on built with ASan and UBSan.
  *
  *   node scripts/addon-asan-tests.mjs [VITEST_ARGUMENTS]
+ *   node scripts/addon-asan-tests.mjs --script test/transfer/terminations.mjs [ITS_ARGUMENTS]
  *
  * The add-on has one name and one place, so this works on a copy of the checkout, build-addon-asan/,
  * and leaves the add-on in use alone. Needs what `npm run setup -- --test` installs.
@@ -55,15 +56,12 @@ runOrExit(process.execPath, [
 ]);
 // Tests of workers, processes and examples run what is built.
 runOrExit(process.execPath, [join(root, 'node_modules/typescript/bin/tsc'), '-p', 'tsconfig.build.json']);
+const given = process.argv.slice(2);
 runOrExit(
   process.execPath,
-  [
-    join(root, 'node_modules/vitest/vitest.mjs'),
-    'run',
-    '--exclude',
-    'test/style/**',
-    ...process.argv.slice(2),
-  ],
+  given[0] === '--script'
+    ? given.slice(1)
+    : [join(root, 'node_modules/vitest/vitest.mjs'), 'run', '--exclude', 'test/style/**', ...given],
   // Node itself does not free everything at exit.
   { LD_PRELOAD: runtimeOf('asan'), ASAN_OPTIONS: 'detect_leaks=0', UBSAN_OPTIONS: 'print_stacktrace=1' },
 );

@@ -50,10 +50,13 @@ export {
   ProgramError,
   Runtime,
   type RuntimeOptions,
+  SharedDoor,
   TransferEngine,
   type Descriptor,
+  type OfferedMemory,
   type Program,
   type ProgramResult,
+  type SharedDoorOptions,
   type Signal,
   type Wait,
 } from './transfer/index.js';

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/live.h"
 #include "core/waker.h"
 #include "emulation/kv_pattern.h"
 #include "transfer/door.h"
@@ -99,6 +100,7 @@ class EmulatedGpu {
   StreamStatistics statistics_;
   std::atomic<bool> stop_{false};
   std::thread thread_;
+  Live<LiveKind::kStream> live_;
 };
 
 }  // namespace dualpath::emulation

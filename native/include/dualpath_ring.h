@@ -167,14 +167,54 @@ struct dp_door_header {
   struct dp_ring_index completion;
 };
 
+/* How another process gets at a shared door: it connects to the path that the host names, a unix socket of
+ * type SOCK_SEQPACKET, and says hello; the host answers with descriptors (SCM_RIGHTS). Every packet is one
+ * dp_message; what a kind does not use is 0. docs/door.md describes the exchange, dualpath_door.h does it.
+ * The connection is the lease on the door: a producer holds it as long as it submits, and either side sees
+ * the other's end as its closing. */
+enum dp_message_kind {
+  DP_MESSAGE_HELLO = 1,    /* to the host, first: role */
+  DP_MESSAGE_WELCOME = 2,  /* to the client: status, bytes of the mapping; with its memfd (read-only for an
+                              observer) and, for the producer, the submission and the completion bell */
+  DP_MESSAGE_CANCEL = 3,   /* producer to host: value is the program; its record says what became of it */
+  DP_MESSAGE_MEMORY = 4,   /* producer to host: tag, bytes; with a memfd sealed against shrinking */
+  DP_MESSAGE_GEOMETRY = 5, /* host to producer, in answer: tag, status, value is the geometry's number */
+};
+
+enum dp_role { DP_ROLE_PRODUCER = 1, DP_ROLE_OBSERVER = 2 };
+
+enum dp_door_status {
+  DP_DOOR_OK = 0,
+  DP_DOOR_VERSION = 1, /* host and client speak different versions: `version` says the host's */
+  DP_DOOR_BUSY = 2,    /* the door has its producer, or as many observers as it takes */
+  DP_DOOR_INVALID = 3, /* no such role, or memory that cannot be taken */
+  DP_DOOR_FULL = 4,    /* more memory waits for the host's answer than it keeps */
+};
+
+struct dp_message {
+  uint32_t magic; /* DP_ABI_MAGIC */
+  uint16_t version;
+  uint16_t kind;  /* enum dp_message_kind */
+  uint32_t role;  /* enum dp_role */
+  int32_t status; /* enum dp_door_status */
+  uint32_t tag;
+  uint32_t value;
+  uint64_t bytes;
+};
+
 #ifdef __cplusplus
 }
-static_assert(sizeof(dp_wait) == 16, "dp_wait");
-static_assert(sizeof(dp_signal) == 16, "dp_signal");
-static_assert(sizeof(dp_descriptor) == 128, "dp_descriptor");
-static_assert(sizeof(dp_record) == 64, "dp_record");
-static_assert(sizeof(dp_ring_index) == 128, "dp_ring_index");
-static_assert(sizeof(dp_door_header) == 64 + 2 * 128, "dp_door_header");
+#define DP_ASSERT_BYTES(type, bytes) static_assert(sizeof(struct type) == (bytes), #type)
+#else
+#define DP_ASSERT_BYTES(type, bytes) _Static_assert(sizeof(struct type) == (bytes), #type)
 #endif
+DP_ASSERT_BYTES(dp_wait, 16);
+DP_ASSERT_BYTES(dp_signal, 16);
+DP_ASSERT_BYTES(dp_descriptor, 128);
+DP_ASSERT_BYTES(dp_record, 64);
+DP_ASSERT_BYTES(dp_ring_index, 128);
+DP_ASSERT_BYTES(dp_door_header, 64 + 2 * 128);
+DP_ASSERT_BYTES(dp_message, 32);
+#undef DP_ASSERT_BYTES
 
 #endif /* DUALPATH_RING_H */

@@ -1,9 +1,11 @@
 #include "memory/arena.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <cstdio>
 
@@ -77,6 +79,10 @@ Status Arena::create(const ArenaOptions& options, std::shared_ptr<Arena>* out) {
     if (options.huge_pages) madvise(base, arena->mapped_bytes_, MADV_HUGEPAGE);
   }
   arena->base_ = static_cast<std::byte*>(base);
+  // A child made by fork() shares private pages until one side writes. A read from disk or a NIC in flight to
+  // such a page could land in the child's copy of it, and registered buffers would name pages that are no
+  // longer ours.
+  madvise(base, arena->mapped_bytes_, MADV_DONTFORK);
   if (options.lock != LockPolicy::kNone) {
     arena->locked_ = mlock(base, arena->mapped_bytes_) == 0;
     if (!arena->locked_ && options.lock == LockPolicy::kRequire) {
@@ -100,6 +106,40 @@ std::shared_ptr<Arena> Arena::adopt(std::string name, std::byte* base, size_t by
   arena->bytes_ = bytes;
   arena->kind_ = kind;
   return arena;
+}
+
+Status Arena::map(std::string name, int fd, size_t bytes, ArenaKind kind, std::shared_ptr<Arena>* out) {
+  const auto invalid = [&](const std::string& why) {
+    return Status::error("INVALID_ARGUMENT", "arena '" + name + "': " + why);
+  };
+  struct stat facts {};
+  if (fstat(fd, &facts) != 0) return invalid("its file descriptor is not open");
+  const int seals = fcntl(fd, F_GET_SEALS);
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
+    return invalid("memory of another process must be a memfd sealed with F_SEAL_SHRINK (see fcntl(2))");
+  }
+  if (bytes == 0 || bytes > kMaxBytes || bytes > static_cast<uint64_t>(facts.st_size)) {
+    return invalid(std::to_string(bytes) + " bytes asked of a file of " + std::to_string(facts.st_size) +
+                   "; 1 to " + std::to_string(kMaxBytes) + " within the file are possible");
+  }
+  const size_t whole =
+      round_up(bytes, static_cast<size_t>(facts.st_blksize));  // of huge pages, where it has them
+  void* base = mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (base == MAP_FAILED) {
+    return Status::error("MEMORY_LIMIT",
+                         "arena '" + name + "': mmap of " + std::to_string(bytes) + " bytes failed: " +
+                             strerror(errno) + "; open it for reading and writing, without F_SEAL_WRITE",
+                         errno);
+  }
+  auto arena = std::shared_ptr<Arena>(new Arena());
+  arena->name_ = std::move(name);
+  arena->base_ = static_cast<std::byte*>(base);
+  arena->bytes_ = bytes;
+  arena->mapped_bytes_ = whole;
+  arena->kind_ = kind;
+  arena->huge_ = facts.st_blksize > 65536;
+  *out = std::move(arena);
+  return {};
 }
 
 Arena::~Arena() {

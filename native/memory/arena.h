@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "core/live.h"
 #include "core/status.h"
 
 namespace dualpath {
@@ -32,6 +33,10 @@ class Arena {
   static Status create(const ArenaOptions& options, std::shared_ptr<Arena>* out);
   // Memory of the caller's: it must outlive every use. bytes > 0.
   static std::shared_ptr<Arena> adopt(std::string name, std::byte* base, size_t bytes, ArenaKind kind);
+  // Memory that another process shares: the first `bytes` of a memfd, which stays the caller's.
+  // INVALID_ARGUMENT unless it is sealed against shrinking (F_SEAL_SHRINK): who cuts it off would end this
+  // process by SIGBUS.
+  static Status map(std::string name, int fd, size_t bytes, ArenaKind kind, std::shared_ptr<Arena>* out);
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
@@ -52,6 +57,7 @@ class Arena {
   ArenaKind kind_ = ArenaKind::kHost;
   bool huge_ = false;
   bool locked_ = false;
+  Live<LiveKind::kArena> live_;
 };
 
 }  // namespace dualpath

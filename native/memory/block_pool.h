@@ -1,8 +1,13 @@
 // Which slots of a geometry are free. Whole lists at a time: an owner takes n slots and gives the same
-// slots back; giving back what is not taken is refused. Not thread-safe: one owner, one thread.
+// slots back; giving back what is not taken is refused. Not thread-safe: one owner, one thread. The lists
+// may lie in a table that another process writes.
 #pragma once
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
+
+#include "core/read_once.h"
 
 namespace dualpath {
 
@@ -20,23 +25,28 @@ class BlockPool {
   bool take(uint32_t n, uint32_t* out) {
     if (n > free_.size()) return false;
     for (uint32_t i = 0; i < n; i++) {
-      out[i] = free_.back();
+      const uint32_t slot = free_.back();
       free_.pop_back();
-      taken_[out[i]] = 1;
+      taken_[slot] = 1;
+      out[i] = slot;
     }
     return true;
   }
 
   // False, with nothing given back, if any slot is not taken or appears twice.
   bool give_back(const uint32_t* list, uint32_t n) {
+    const auto before = static_cast<std::ptrdiff_t>(free_.size());
     for (uint32_t i = 0; i < n; i++) {
-      if (list[i] >= taken_.size() || taken_[list[i]] == 0) {
-        for (uint32_t j = 0; j < i; j++) taken_[list[j]] = 1;
+      const uint32_t slot = read_once(list[i]);
+      if (slot >= taken_.size() || taken_[slot] == 0) {
+        for (auto back = free_.begin() + before; back != free_.end(); back++) taken_[*back] = 1;
+        free_.resize(static_cast<size_t>(before));
         return false;
       }
-      taken_[list[i]] = 0;
+      taken_[slot] = 0;
+      free_.push_back(slot);
     }
-    for (uint32_t i = n; i > 0; i--) free_.push_back(list[i - 1]);
+    std::reverse(free_.begin() + before, free_.end());
     return true;
   }
 

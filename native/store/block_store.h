@@ -23,6 +23,7 @@
 #include <span>
 #include <string>
 
+#include "core/live.h"
 #include "core/status.h"
 #include "store/block_format.h"
 #include "store/key_chain.h"
@@ -135,6 +136,7 @@ class BlockStore {
   std::atomic<uint64_t> temp_sequence_{0};
   std::atomic<uint64_t> bad_files_{0};
   Counters counters_;
+  Live<LiveKind::kStore> live_;
 };
 
 }  // namespace dualpath::store

@@ -87,8 +87,8 @@ TransferEngine::Active* TransferEngine::first_to_write(Active* best, Active& act
 bool TransferEngine::start_block(Active& active, uint64_t now, BlockIo& io) {
   const dp_descriptor& d = active.d;
   const bool read = d.op == DP_OP_READ;
-  const uint32_t slot = door().slots()[(read ? d.dst_list : d.src_list) + active.cursor];
-  const store::BlockKey key = door().keys()[(read ? d.src_list : d.dst_list) + active.cursor];
+  const uint32_t slot = read_once(door().slots()[(read ? d.dst_list : d.src_list) + active.cursor]);
+  const store::BlockKey key = read_once(door().keys()[(read ? d.src_list : d.dst_list) + active.cursor]);
   const auto& buffer = *endpoint_->geometries().find(read ? d.dst_geometry : d.src_geometry);
   if (slot >= buffer->slots()) {
     fail(*active.program, &active, DP_ERROR_INVALID, active.cursor);

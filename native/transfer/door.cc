@@ -1,7 +1,10 @@
 #include "transfer/door.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 
 #include <bit>
@@ -34,15 +37,23 @@ Status Door::create(const DoorOptions& options, std::shared_ptr<Door>* out) {
   }
   size_t cursor = 0;
   place(&cursor, sizeof(dp_door_header));
-  const uint32_t submission = place(&cursor, sizeof(dp_descriptor) * options.submission_entries);
-  const uint32_t completion = place(&cursor, sizeof(dp_record) * options.completion_entries);
-  const uint32_t counters = place(&cursor, sizeof(uint64_t) * options.counter_entries);
-  const uint32_t slots = place(&cursor, sizeof(uint32_t) * options.slot_entries);
-  const uint32_t keys = place(&cursor, sizeof(store::BlockKey) * options.key_entries);
+  DoorLayout layout{};
+  layout.submission_entries = options.submission_entries;
+  layout.completion_entries = options.completion_entries;
+  layout.counter_entries = options.counter_entries;
+  layout.slot_entries = options.slot_entries;
+  layout.key_entries = options.key_entries;
+  layout.submission_offset = place(&cursor, sizeof(dp_descriptor) * options.submission_entries);
+  layout.completion_offset = place(&cursor, sizeof(dp_record) * options.completion_entries);
+  layout.counter_offset = place(&cursor, sizeof(uint64_t) * options.counter_entries);
+  layout.slot_offset = place(&cursor, sizeof(uint32_t) * options.slot_entries);
+  layout.key_offset = place(&cursor, sizeof(store::BlockKey) * options.key_entries);
 
-  const int fd = memfd_create("dualpath-door", MFD_CLOEXEC);
+  // Sealed in its size: a process that has it and cuts it off would end this one by SIGBUS.
+  const int fd = memfd_create("dualpath-door", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   void* base = MAP_FAILED;
-  if (fd >= 0 && ftruncate(fd, static_cast<off_t>(cursor)) == 0) {
+  if (fd >= 0 && ftruncate(fd, static_cast<off_t>(cursor)) == 0 &&
+      fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0) {
     base = mmap(nullptr, cursor, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   }
   if (base == MAP_FAILED) {
@@ -57,30 +68,52 @@ Status Door::create(const DoorOptions& options, std::shared_ptr<Door>* out) {
   door->header_ = static_cast<dp_door_header*>(base);
   door->bytes_ = cursor;
   door->memfd_ = fd;
-  door->counter_entries_ = options.counter_entries;
-  dp_door_header& header = *door->header_;
-  header.magic = DP_ABI_MAGIC;
-  header.version = DP_ABI_VERSION;
-  header.total_bytes = static_cast<uint32_t>(cursor);
-  header.descriptor_bytes = sizeof(dp_descriptor);
-  header.record_bytes = sizeof(dp_record);
-  header.submission_entries = options.submission_entries;
-  header.completion_entries = options.completion_entries;
-  header.counter_entries = options.counter_entries;
-  header.slot_entries = options.slot_entries;
-  header.key_entries = options.key_entries;
-  header.submission_offset = submission;
-  header.completion_offset = completion;
-  header.counter_offset = counters;
-  header.slot_offset = slots;
-  header.key_offset = keys;
+  door->layout_ = layout;
+  door->write_header();
+  if (options.shared) {
+    door->submission_bell_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    door->completion_bell_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (door->submission_bell_ < 0 || door->completion_bell_ < 0) {
+      return Status::error("CAPACITY_EXHAUSTED",
+                           "door: eventfd failed: no file descriptor is left; raise 'ulimit -n'", errno);
+    }
+  }
   *out = std::move(door);
   return {};
 }
 
+void Door::write_header() {
+  dp_door_header& header = *header_;
+  header.magic = DP_ABI_MAGIC;
+  header.version = DP_ABI_VERSION;
+  header.total_bytes = static_cast<uint32_t>(bytes_);
+  header.descriptor_bytes = sizeof(dp_descriptor);
+  header.record_bytes = sizeof(dp_record);
+  header.submission_entries = layout_.submission_entries;
+  header.completion_entries = layout_.completion_entries;
+  header.counter_entries = layout_.counter_entries;
+  header.slot_entries = layout_.slot_entries;
+  header.key_entries = layout_.key_entries;
+  header.submission_offset = layout_.submission_offset;
+  header.completion_offset = layout_.completion_offset;
+  header.counter_offset = layout_.counter_offset;
+  header.slot_offset = layout_.slot_offset;
+  header.key_offset = layout_.key_offset;
+}
+
+// The other process may have filled the bell and made writing to it wait: it has been rung then.
+void Door::ring_completion() {
+  pollfd one{completion_bell_, POLLOUT, 0};
+  if (poll(&one, 1, 0) != 1 || (one.revents & POLLOUT) == 0) return;
+  const uint64_t count = 1;
+  [[maybe_unused]] ssize_t n = write(completion_bell_, &count, sizeof count);
+}
+
 Door::~Door() {
   if (header_ != nullptr) munmap(header_, bytes_);
-  if (memfd_ >= 0) close(memfd_);
+  for (const int fd : {memfd_, submission_bell_, completion_bell_}) {
+    if (fd >= 0) close(fd);
+  }
 }
 
 bool Door::add_waker(std::shared_ptr<Waker> waker) {

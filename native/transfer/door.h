@@ -1,10 +1,14 @@
-// The shared mapping of dualpath_ring.h: rings, counters, slot and key tables in one memfd.
+// The shared mapping of dualpath_ring.h: rings, counters, slot and key tables in one memfd. Another process
+// may write all of it at any moment. So sizes and places come from a copy that it cannot reach, and what is
+// read is read once, checked and used (core/read_once.h).
 #pragma once
 #include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
 
+#include "core/live.h"
+#include "core/read_once.h"
 #include "core/status.h"
 #include "core/waker.h"
 #include "dualpath_ring.h"
@@ -18,6 +22,21 @@ struct DoorOptions {
   uint32_t counter_entries = 1 << 16;
   uint32_t slot_entries = 1 << 20;
   uint32_t key_entries = 1 << 16;
+  bool shared = false;  // with doorbells that another process can be given
+};
+
+// What the header said when the door was made, by the same names.
+struct DoorLayout {
+  uint32_t submission_entries;
+  uint32_t completion_entries;
+  uint32_t counter_entries;
+  uint32_t slot_entries;
+  uint32_t key_entries;
+  uint32_t submission_offset;
+  uint32_t completion_offset;
+  uint32_t counter_offset;
+  uint32_t slot_offset;
+  uint32_t key_offset;
 };
 
 class Door {
@@ -29,19 +48,34 @@ class Door {
   Door(const Door&) = delete;
   Door& operator=(const Door&) = delete;
 
-  dp_door_header& header() { return *header_; }
+  const DoorLayout& header() const { return layout_; }
+  dp_ring_index& submission() { return header_->submission; }
+  dp_ring_index& completion() { return header_->completion; }
   std::byte* base() { return reinterpret_cast<std::byte*>(header_); }
   size_t bytes() const { return bytes_; }
   int memfd() const { return memfd_; }
 
-  dp_descriptor* descriptors() { return at<dp_descriptor>(header_->submission_offset); }
-  dp_record* records() { return at<dp_record>(header_->completion_offset); }
-  uint32_t* slots() { return at<uint32_t>(header_->slot_offset); }
-  store::BlockKey* keys() { return at<store::BlockKey>(header_->key_offset); }
+  // Of a shared door, -1 otherwise: the eventfds by which the process on the other side rings when it has
+  // published descriptors, and is rung when records have come.
+  int submission_bell() const { return submission_bell_; }
+  int completion_bell() const { return completion_bell_; }
+  void ring_completion();
 
-  uint32_t counter_entries() const { return counter_entries_; }
+  // The rings' entries by a position that wraps round.
+  dp_descriptor& descriptor(uint32_t position) {
+    return at<dp_descriptor>(layout_.submission_offset)[position & (layout_.submission_entries - 1)];
+  }
+  dp_record& record(uint32_t position) {
+    return at<dp_record>(layout_.completion_offset)[position & (layout_.completion_entries - 1)];
+  }
+  uint32_t* slots() { return at<uint32_t>(layout_.slot_offset); }
+  store::BlockKey* keys() { return at<store::BlockKey>(layout_.key_offset); }
+
+  uint32_t counter_entries() const { return layout_.counter_entries; }
   uint64_t counter(uint32_t index) { return ref(index).load(std::memory_order_acquire); }
   void counter_add(uint32_t index, uint64_t value) { ref(index).fetch_add(value, std::memory_order_acq_rel); }
+  // Of one that nothing refers to.
+  void counter_zero(uint32_t index) { ref(index).store(0, std::memory_order_release); }
   // Counters only grow: a lower value changes nothing.
   void counter_raise(uint32_t index, uint64_t value) {
     auto counter = ref(index);
@@ -61,20 +95,24 @@ class Door {
 
  private:
   Door() = default;
+  void write_header();
   template <typename T>
   T* at(uint32_t offset) {
     return reinterpret_cast<T*>(base() + offset);
   }
   std::atomic_ref<uint64_t> ref(uint32_t index) {
-    return std::atomic_ref<uint64_t>(at<uint64_t>(header_->counter_offset)[index]);
+    return std::atomic_ref<uint64_t>(at<uint64_t>(layout_.counter_offset)[index]);
   }
 
+  DoorLayout layout_{};
   dp_door_header* header_ = nullptr;
   size_t bytes_ = 0;
   int memfd_ = -1;
-  uint32_t counter_entries_ = 0;  // own copy: the mapping may be written by another process
+  int submission_bell_ = -1;
+  int completion_bell_ = -1;
   std::array<std::shared_ptr<Waker>, kMaxWakers> wakers_;
   std::atomic<size_t> waker_count_{0};
+  Live<LiveKind::kDoor> live_;
 };
 
 }  // namespace dualpath

@@ -25,11 +25,14 @@ bool probe_direct_io(store::BlockStore& store) {
 }  // namespace
 
 TransferEngine::TransferEngine(EngineOptions options, FaultPlan* faults)
-    : options_(std::move(options)), faults_(faults) {}
+    : options_(std::move(options)), faults_(faults) {
+  taken_ = door().submission().head;
+  posted_ = door().completion().tail;
+}
 
 Status TransferEngine::create(EngineOptions options, FaultPlan* faults,
                               std::shared_ptr<TransferEngine>* out) {
-  const dp_door_header& header = options.door->header();
+  const DoorLayout& header = options.door->header();
   // One entry is left for events: programs that wait for room to post one must not hold all of it.
   if (options.max_programs == 0 || options.max_programs > 65536 ||
       options.max_programs >= header.completion_entries) {
@@ -66,6 +69,7 @@ TransferEngine::~TransferEngine() {
   if (endpoint_ == nullptr) return;
   endpoint_->close();
   loopback::forget(*endpoint_);
+  endpoint_->drop_memory();
 }
 
 Status TransferEngine::add_geometry(std::shared_ptr<const Geometry> geometry, uint32_t* id) {
@@ -118,12 +122,10 @@ void TransferEngine::request_close() {
 
 // Requests come after the descriptors they speak of: one that names an unknown program waits until the
 // ring is empty, and then means a program that has ended.
-void TransferEngine::take_requests(uint32_t head) {
+void TransferEngine::take_requests() {
   std::lock_guard lock(requests_mutex_);
   // Read after the lock is taken: descriptors may have come since ingest() looked.
-  const uint32_t tail =
-      std::atomic_ref<uint32_t>(door().header().submission.tail).load(std::memory_order_acquire);
-  const bool ring_empty = head == tail;
+  const bool ring_empty = published() == 0;
   std::erase_if(cancel_requests_, [&](uint32_t id) {
     Program& program = programs_[id & 0xffff];
     const bool known = program.id == id;
@@ -175,9 +177,14 @@ void TransferEngine::end_if_over(Program& program) {
 
 // Whether another program or event may be begun: there must be room for its record.
 bool TransferEngine::has_room() {
-  dp_ring_index& ring = door().header().completion;
-  const uint32_t head = std::atomic_ref<uint32_t>(ring.head).load(std::memory_order_acquire);
-  if (door().header().completion_entries - (ring.tail - head) > records_owed_) return true;
+  const uint32_t head = std::atomic_ref<uint32_t>(door().completion().head).load(std::memory_order_acquire);
+  const uint32_t entries = door().header().completion_entries;
+  const uint32_t unread = posted_ - head;
+  if (unread > entries) {
+    statistics_.door_errors.fetch_add(1, std::memory_order_relaxed);
+  } else if (entries - unread > records_owed_) {
+    return true;
+  }
   next_room_ns_ = now_ns() + kRoomPoll_ns;
   return false;
 }
@@ -204,20 +211,19 @@ void TransferEngine::post_event(const Active& active, uint16_t step) {
 
 // There is room: programs and events are only begun while there is room for what they owe.
 void TransferEngine::post(const dp_record& record) {
-  dp_door_header& header = door().header();
-  const uint32_t tail = header.completion.tail;
-  door().records()[tail & (header.completion_entries - 1)] = record;
-  std::atomic_ref<uint32_t>(header.completion.tail).store(tail + 1, std::memory_order_seq_cst);
-  std::atomic_ref<uint32_t> sleeping(header.completion.sleeping);
+  door().record(posted_) = record;
+  dp_ring_index& ring = door().completion();
+  std::atomic_ref<uint32_t>(ring.tail).store(++posted_, std::memory_order_seq_cst);
+  std::atomic_ref<uint32_t> sleeping(ring.sleeping);
   if (sleeping.load(std::memory_order_seq_cst) != 0 && sleeping.exchange(0) != 0) options_.wake_owner();
 }
 
 void TransferEngine::arm() {
-  std::atomic_ref<uint32_t>(door().header().submission.sleeping).store(1, std::memory_order_seq_cst);
+  std::atomic_ref<uint32_t>(door().submission().sleeping).store(1, std::memory_order_seq_cst);
 }
 
 void TransferEngine::disarm() {
-  std::atomic_ref<uint32_t>(door().header().submission.sleeping).store(0, std::memory_order_relaxed);
+  std::atomic_ref<uint32_t>(door().submission().sleeping).store(0, std::memory_order_relaxed);
 }
 
 uint64_t TransferEngine::next_due() const {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/faults.h"
+#include "core/live.h"
 #include "core/rate_link.h"
 #include "store/block_store.h"
 #include "transfer/door.h"
@@ -52,7 +53,8 @@ struct EngineStatistics {
   std::atomic<uint64_t> send_bytes{0}, send_steps{0};
   std::atomic<uint64_t> descriptors{0}, programs{0}, failed_programs{0};
   std::atomic<uint64_t> waits_counter{0}, waits_link{0},
-      waits_queue{0};  // looks that found it blocked, by cause
+      waits_queue{0};                    // looks that found it blocked, by cause
+  std::atomic<uint64_t> door_errors{0};  // looks that found a ring's index where it cannot be
 };
 
 class TransferEngine {
@@ -129,9 +131,10 @@ class TransferEngine {
   bool has_room();
   bool owe_event(const dp_descriptor& d);
   void post_event(const Active& active, uint16_t step);
-  void take_requests(uint32_t head);
+  void take_requests();
 
   // ingest.cc: descriptors in
+  uint32_t published();
   Program& program_of(const dp_descriptor& d, uint64_t now);
   void end_of_descriptors(Program& program);
   void accept(const dp_descriptor& d, Program& program);
@@ -173,7 +176,10 @@ class TransferEngine {
   std::vector<Program> programs_;
   Program rejected_;              // takes the descriptors of a program that cannot be
   Program* ingesting_ = nullptr;  // the program whose END is still to come
-  uint32_t records_owed_ = 0;     // that programs and events in flight will post
+  // Where this side stands in the rings. The door's copies are for the other side, which may write them.
+  uint32_t taken_ = 0;         // submission head
+  uint32_t posted_ = 0;        // completion tail
+  uint32_t records_owed_ = 0;  // that programs and events in flight will post
   std::vector<Active> pool_;
   std::vector<Active*> free_;
   std::vector<Active*> active_;  // in order of submission
@@ -189,6 +195,7 @@ class TransferEngine {
   bool closing_ = false;
 
   EngineStatistics statistics_;
+  Live<LiveKind::kEngine> live_;
 };
 
 }  // namespace dualpath

@@ -1,10 +1,12 @@
 // Descriptors in: from the submission ring into programs.
+#include <algorithm>
+
 #include "transfer/engine.h"
 
 namespace dualpath {
 namespace {
 
-constexpr int kBatch = 512;  // descriptors taken before other work gets its turn
+constexpr uint32_t kBatch = 512;  // descriptors taken before other work gets its turn
 
 bool within(uint64_t first, uint64_t count, uint64_t limit) {
   return first <= limit && count <= limit - first;
@@ -13,29 +15,35 @@ bool within(uint64_t first, uint64_t count, uint64_t limit) {
 }  // namespace
 
 bool TransferEngine::ingest(uint64_t now) {
-  dp_door_header& header = door().header();
-  const uint32_t mask = header.submission_entries - 1;
-  const uint32_t tail = std::atomic_ref<uint32_t>(header.submission.tail).load(std::memory_order_acquire);
-  const uint32_t first = header.submission.head;
-  uint32_t head = first;
+  const std::atomic_ref<uint32_t> shared_head(door().submission().head);
+  const uint32_t first = taken_;
   next_room_ns_ = kNever;
-  for (int budget = kBatch; head != tail && budget > 0; budget--, head++) {
+  for (uint32_t left = std::min(published(), kBatch); left > 0; left--) {
     if (free_.empty()) break;  // back-pressure: the ring fills, the owner waits
-    const dp_descriptor d = door().descriptors()[head & mask];  // a copy: what is checked is what runs
+    const dp_descriptor d = read_once(door().descriptor(taken_));            // what is checked is what runs
     if (ingesting_ != nullptr && ingesting_->record.program != d.program) {  // its END is missing
       fail(*ingesting_, nullptr, DP_ERROR_INVALID);
       end_of_descriptors(*ingesting_);
     }
     if (ingesting_ == nullptr && !has_room()) break;
     // Given back and counted before any record of it is posted: who reads that record may rely on both.
-    std::atomic_ref<uint32_t>(header.submission.head).store(head + 1, std::memory_order_release);
+    shared_head.store(++taken_, std::memory_order_release);
     statistics_.descriptors.fetch_add(1, std::memory_order_relaxed);
     Program& program = program_of(d, now);
     accept(d, program);
     if ((d.flags & DP_FLAG_END) != 0) end_of_descriptors(program);
   }
-  if (requests_.load(std::memory_order_acquire)) take_requests(head);
-  return head != first;
+  if (requests_.load(std::memory_order_acquire)) take_requests();
+  return taken_ != first;
+}
+
+// Descriptors published and not taken yet. A tail further ahead than the ring is long publishes nothing.
+uint32_t TransferEngine::published() {
+  const uint32_t tail = std::atomic_ref<uint32_t>(door().submission().tail).load(std::memory_order_acquire);
+  const uint32_t count = tail - taken_;
+  if (count <= door().header().submission_entries) return count;
+  statistics_.door_errors.fetch_add(1, std::memory_order_relaxed);
+  return 0;
 }
 
 // Descriptors of one program lie side by side; the first opens it.
@@ -117,7 +125,7 @@ bool TransferEngine::valid(const dp_descriptor& d) const {
 }
 
 bool TransferEngine::valid_blocks(const dp_descriptor& d) const {
-  const dp_door_header& header = options_.door->header();
+  const DoorLayout& header = options_.door->header();
   const bool read = d.op == DP_OP_READ;
   const auto buffer = geometry(read ? d.dst_geometry : d.src_geometry);
   if (options_.store == nullptr || buffer == nullptr || d.layer_count != 1) return false;
@@ -129,7 +137,7 @@ bool TransferEngine::valid_blocks(const dp_descriptor& d) const {
 }
 
 bool TransferEngine::valid_layers(const dp_descriptor& d) const {
-  const dp_door_header& header = options_.door->header();
+  const DoorLayout& header = options_.door->header();
   const auto from = geometry(d.src_geometry);
   if (from == nullptr || !within(d.first_layer, d.layer_count, from->layers())) return false;
   if (!within(d.src_list, d.list_count, header.slot_entries) ||

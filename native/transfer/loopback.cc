@@ -14,6 +14,12 @@ void LoopbackEndpoint::close() {
   std::unique_lock lock(mutex_);                   // those under way
 }
 
+void LoopbackEndpoint::drop_memory() {
+  std::unique_lock lock(mutex_);
+  geometries_.clear();
+  door_.reset();
+}
+
 class LoopbackPeer final : public Peer {
  public:
   explicit LoopbackPeer(std::shared_ptr<LoopbackEndpoint> endpoint) : endpoint_(std::move(endpoint)) {}
@@ -35,8 +41,8 @@ class LoopbackPeer final : public Peer {
     const Geometry& to = **endpoint_->geometries_.find(part.to_geometry);  // check() has seen it
     *bytes = 0;
     for (uint32_t i = 0; i < part.count; i++) {
-      const uint32_t from_slot = part.from_slots[i];  // read once: the table is shared
-      const uint32_t to_slot = part.to_slots[i];
+      const uint32_t from_slot = read_once(part.from_slots[i]);
+      const uint32_t to_slot = read_once(part.to_slots[i]);
       if (from_slot >= part.from->slots() || to_slot >= to.slots()) return PeerResult::kOutOfBounds;
       *bytes += copy_block(*part.from, from_slot, to, to_slot, part.layer, part.first_block + i, part.tokens,
                            part.window_end);

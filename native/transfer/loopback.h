@@ -30,6 +30,11 @@ class GeometryTable {
   const std::shared_ptr<const Geometry>* find(uint32_t id) const {
     return id < count_.load(std::memory_order_acquire) ? &entries_[id] : nullptr;
   }
+  // When nobody looks any more.
+  void clear() {
+    count_.store(0, std::memory_order_release);
+    for (auto& entry : entries_) entry.reset();
+  }
 
  private:
   std::array<std::shared_ptr<const Geometry>, kMax> entries_;
@@ -45,6 +50,8 @@ class LoopbackEndpoint {
   const std::string& name() const { return name_; }
   GeometryTable& geometries() { return geometries_; }
   void close();
+  // Closed, and its owner has ended: peers that were connected hold nothing of its memory any more.
+  void drop_memory();
 
  private:
   friend class LoopbackPeer;

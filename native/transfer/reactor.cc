@@ -27,12 +27,18 @@ Reactor::~Reactor() {
   thread_.join();
 }
 
-void Reactor::add(std::shared_ptr<TransferEngine> engine) {
+Status Reactor::add(std::shared_ptr<TransferEngine> engine) {
   engine->door().add_waker(waker_);
+  const int bell = engine->door().submission_bell();
+  if (bell >= 0 && !waker_->watch(bell)) {
+    return Status::error("CAPACITY_EXHAUSTED",
+                         "reactor: epoll failed: no file descriptor is left; raise 'ulimit -n'", errno);
+  }
   std::lock_guard lock(mutex_);
   adding_.push_back(std::move(engine));
   changes_.store(true, std::memory_order_seq_cst);
   waker_->ring();
+  return {};
 }
 
 void Reactor::remove(const std::shared_ptr<TransferEngine>& engine) {
@@ -56,6 +62,7 @@ void Reactor::take_changes() {
     }
     engine->leave(*io_);
     std::erase(engines_, engine);
+    if (const int bell = engine->door().submission_bell(); bell >= 0) waker_->unwatch(bell);
     return true;
   });
   changed_.notify_all();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/faults.h"
+#include "core/live.h"
 #include "core/waker.h"
 #include "transfer/engine.h"
 #include "uring/block_io.h"
@@ -25,7 +26,8 @@ class Reactor {
   Reactor(const Reactor&) = delete;
   Reactor& operator=(const Reactor&) = delete;
 
-  void add(std::shared_ptr<TransferEngine> engine);
+  // CAPACITY_EXHAUSTED when the bell of a shared door cannot be watched.
+  Status add(std::shared_ptr<TransferEngine> engine);
   // The engine is no longer touched when this returns. Call request_close() and collect the records first:
   // remove() waits for its operations in flight, and what is still in its submission ring is never taken.
   void remove(const std::shared_ptr<TransferEngine>& engine);
@@ -54,6 +56,7 @@ class Reactor {
   std::atomic<bool> changes_{false};
   std::atomic<bool> stop_{false};
   std::thread thread_;
+  Live<LiveKind::kReactor> live_;
 };
 
 }  // namespace dualpath

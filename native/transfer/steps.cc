@@ -161,8 +161,8 @@ uint64_t TransferEngine::move_chunk(Active& active, uint64_t now) {
   } else {
     const auto& to = *endpoint_->geometries().find(d.dst_geometry);
     for (uint32_t i = 0; i < count; i++) {
-      const uint32_t from_slot = from_slots[i];  // read once: the table is shared
-      const uint32_t to_slot = to_slots[i];
+      const uint32_t from_slot = read_once(from_slots[i]);
+      const uint32_t to_slot = read_once(to_slots[i]);
       if (from_slot >= from->slots() || to_slot >= to->slots()) {
         fail(*active.program, &active, DP_ERROR_INVALID, active.cursor + i);
         return bytes;
@@ -172,7 +172,10 @@ uint64_t TransferEngine::move_chunk(Active& active, uint64_t now) {
     if (bytes > 0 && faults_ != nullptr && FaultPlan::strikes(faults_->flip_byte_after)) {
       const uint32_t token = std::max(d.token_begin, part.first_block * to->block_tokens());
       const uint32_t i = token / to->block_tokens() - part.first_block;
-      *to->at(to_slots[i], layer, to->planes(layer)[0], token % to->block_tokens()) ^= std::byte{1};
+      const uint32_t slot = read_once(to_slots[i]);
+      if (slot < to->slots()) {
+        *to->at(slot, layer, to->planes(layer)[0], token % to->block_tokens()) ^= std::byte{1};
+      }
     }
   }
   if (bytes > 0) {

@@ -9,7 +9,10 @@ export interface NativeArenaFacts {
 
 export interface NativeArena {
   facts(): NativeArenaFacts;
-  buffer(): ArrayBuffer;
+  /** Undefined where the runtime allows no external buffers. */
+  buffer(): ArrayBuffer | undefined;
+  read(offset: number, bytes: Uint8Array): void;
+  write(offset: number, bytes: Uint8Array): void;
 }
 
 export interface NativeRateLink {
@@ -98,6 +101,8 @@ export interface EngineStatistics {
   readonly waitsCounter: number;
   readonly waitsLink: number;
   readonly waitsQueue: number;
+  /** Looks that found an index of a ring where it cannot be: who writes into the door is at fault. */
+  readonly doorErrors: number;
   /** Whether the store's file system takes O_DIRECT. */
   readonly directIo: boolean;
   /** Chains hashed or looked up, and what the pool's threads spent on them. */
@@ -145,6 +150,8 @@ export interface NativeEngineOptions {
   readonly counterEntries?: number;
   readonly slotEntries?: number;
   readonly keyEntries?: number;
+  /** The door is for another process: TransferEngine.shareDoor(). */
+  readonly shared?: boolean;
   readonly maxPrograms?: number;
   readonly maxDescriptors?: number;
   readonly storageLookaheadNs?: number;
@@ -161,7 +168,24 @@ export interface HashRange {
 }
 
 export interface NativeEngine {
-  door(): ArrayBuffer;
+  /** Undefined where the runtime allows no external buffers: what follows goes by copies. */
+  door(): ArrayBuffer | undefined;
+  doorLayout(): {
+    readonly submissionEntries: number;
+    readonly completionEntries: number;
+    readonly counterEntries: number;
+    readonly slotEntries: number;
+    readonly keyEntries: number;
+  };
+  submissionHead(): number;
+  /** Entries [first, first + count) of the submission ring, from a copy of all of it. */
+  publish(words: Uint32Array, first: number, count: number): void;
+  /** How many records were put there. */
+  takeRecords(words: Uint32Array): number;
+  counter(index: number): number;
+  zeroCounters(first: number, count: number): void;
+  writeSlots(offset: number, slots: Uint32Array): void;
+  readSlots(offset: number, count: number): Uint32Array;
   doorbell(): void;
   addGeometry(geometry: NativeGeometry): number;
   connect(name: string): number;
@@ -182,6 +206,21 @@ export interface NativeEngine {
   requestClose(): void;
   detach(): void;
   statistics(): EngineStatistics;
+}
+
+export interface NativeDoorServer {
+  /** producer: its process, 0 for none. */
+  state(): {
+    readonly producer: number;
+    readonly observers: number;
+    readonly producersSeen: number;
+    readonly refused: number;
+  };
+  /** Memory that the producer offers; whoever takes it closes the descriptor. */
+  takeMemory(): { readonly tag: number; readonly bytes: number; readonly fd: number } | undefined;
+  /** 0xffffffff refuses it. */
+  answer(tag: number, geometry: number): void;
+  close(): void;
 }
 
 export interface NativeBlockPool {
@@ -302,6 +341,8 @@ export interface NativeAddon {
     emulatedHbm?: boolean;
     hugePages?: boolean;
     lock?: 'none' | 'try' | 'require';
+    /** A memfd sealed against shrinking, of another process; it stays the caller's. */
+    fd?: number;
   }) => NativeArena;
   readonly RateLink: new (options: { name: string; bytesPerS: number }) => NativeRateLink;
   readonly Store: new (options: {
@@ -318,6 +359,7 @@ export interface NativeAddon {
     options?: { readonly storageIo?: 'auto' | StorageIo },
   ) => NativeRuntime;
   readonly Engine: new (options: NativeEngineOptions) => NativeEngine;
+  readonly DoorServer: new (options: { engine: NativeEngine; path: string }) => NativeDoorServer;
   readonly BlockPool: new (options: { engine: NativeEngine; slots: number }) => NativeBlockPool;
   readonly KvSeeds: new (tokens: Uint32Array) => NativeKvSeeds;
   readonly EmulatedGpu: new (options: { engine: NativeEngine; lanes: number }) => NativeGpu;
@@ -329,4 +371,8 @@ export interface NativeAddon {
     readonly bytes: number;
     readonly sizes: readonly number[];
   }): Promise<BigUint64Array[]>;
+  /** Native objects of the whole process, by kind; for tests. */
+  liveObjects(): Readonly<Record<string, number>>;
+  /** This environment refuses external buffers, as Electron does, or no longer; for tests. */
+  refuseExternalBuffers(refuse: boolean): void;
 }

@@ -9,6 +9,7 @@ export const errorCodes = {
   INVALID_MODEL: 'a model description is impossible',
   INVALID_TRACE: 'a line of a trace is malformed',
   ADDON_MISSING: 'the native add-on is not built for this machine',
+  NO_EXTERNAL_BUFFERS: 'this runtime allows no ArrayBuffer over native memory; copy instead',
   MEMORY_LIMIT: 'memory could not be taken or locked within the limits in force',
   STORE_MISMATCH: 'the block store was made for another model, layout or format',
   STORAGE_IO: 'a read or write of the block store failed',

@@ -1,4 +1,5 @@
 /** Memory taken once at start; native/memory/arena.h says how. */
+import { DualPathError } from '../errors/index.js';
 import { callNative, native, type NativeArena, type NativeArenaFacts } from '../binding/index.js';
 
 export interface ArenaOptions {
@@ -25,8 +26,27 @@ export class Arena {
     return this.handle.facts();
   }
 
-  /** The whole arena as one ArrayBuffer, wrapped once; hand out views of it. */
+  /**
+   * The whole arena as one ArrayBuffer, wrapped once; hand out views of it.
+   * @throws NO_EXTERNAL_BUFFERS where the runtime keeps native memory out of JavaScript (Electron): copy with read()
+   * and write() there
+   */
   get buffer(): ArrayBuffer {
-    return callNative(() => this.handle.buffer());
+    const buffer = callNative(() => this.handle.buffer());
+    if (buffer !== undefined) return buffer;
+    throw new DualPathError(
+      'NO_EXTERNAL_BUFFERS',
+      'this runtime allows no ArrayBuffer over native memory (Electron with the memory cage of V8); copy with read() and write()',
+    );
+  }
+
+  /** Fills `bytes` with a copy of the arena's from `offset` on. @throws INVALID_ARGUMENT */
+  read(offset: number, bytes: Uint8Array): void {
+    callNative(() => this.handle.read(offset, bytes));
+  }
+
+  /** Copies `bytes` into the arena from `offset` on. @throws INVALID_ARGUMENT */
+  write(offset: number, bytes: Uint8Array): void {
+    callNative(() => this.handle.write(offset, bytes));
   }
 }

@@ -1,4 +1,5 @@
 /** A cluster in one process: every engine with its own traffic manager, door and emulated GPU. */
+import { threadId } from 'node:worker_threads';
 import { LocalControl } from '../control/index.js';
 import { EmulatedGpu } from '../emulation/index.js';
 import { DecodeEngine, PrefillEngine, type PromptSource } from '../engine/index.js';
@@ -34,12 +35,13 @@ export class Cluster {
   /** Looks prompts up for the scheduler; moves nothing. */
   readonly front: TrafficManager;
   readonly #managers: TrafficManager[] = [];
-  readonly #scope = `cluster-${++clusters}`;
+  readonly #scope = `cluster-${threadId}-${++clusters}`;
 
   private constructor(store: BlockStore, scheduler: LocalScheduler) {
     this.store = store;
     this.scheduler = scheduler;
-    this.front = new TrafficManager({ name: 'front', layout: store.layout, store, bufferBlocks: 1 });
+    const { layout } = store;
+    this.front = new TrafficManager({ name: 'front', network: this.#scope, layout, store, bufferBlocks: 1 });
   }
 
   /** What was opened is closed again when something cannot be. */
@@ -90,6 +92,7 @@ export class Cluster {
   ): void {
     const traffic = new TrafficManager({
       name: engine,
+      network: this.#scope,
       layout: options.layout,
       store: this.store,
       bufferBlocks: role === 'prefill' ? sizes.prefillBuffer : sizes.decodeBuffer,
@@ -180,7 +183,7 @@ function capacities(options: ClusterOptions, sizes: Sizes): EngineCapacity[] {
   return engines;
 }
 
-/** `scope` sets this cluster's links apart: in a process, links of one name are one link. */
+/** `scope` sets this cluster's links apart, as it does its engines: in a process, links of one name are one link. */
 function linksOf(options: ClusterOptions, scope: string, node: string, engine: string): LinkOptions {
   const rate = options.snicBytesPerS;
   return {

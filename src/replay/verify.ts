@@ -1,4 +1,5 @@
 /** After a run: every block that the sessions left in the store is read again and each byte compared. */
+import { threadId } from 'node:worker_threads';
 import { EmulatedGpu, KvSeeds } from '../emulation/index.js';
 import { readBlocks } from '../flow/index.js';
 import type { BlockStore } from '../storage/index.js';
@@ -12,6 +13,8 @@ export interface StoreCheck {
   readonly mismatchedBytes: number;
 }
 
+let verifiers = 0;
+
 /** @param conversations the final tokens of each session; only their stored leading blocks are read */
 export async function verifyStore(
   store: BlockStore,
@@ -19,7 +22,12 @@ export async function verifyStore(
   signal?: AbortSignal,
 ): Promise<StoreCheck> {
   const { layout } = store;
-  const traffic = new TrafficManager({ name: 'verifier', layout, store, bufferBlocks: batchBlocks });
+  const traffic = new TrafficManager({
+    name: `verifier-${threadId}-${++verifiers}`,
+    layout,
+    store,
+    bufferBlocks: batchBlocks,
+  });
   const gpu = new EmulatedGpu(traffic.engine);
   const { engine, buffer } = traffic;
   const slots = await buffer.take(batchBlocks);

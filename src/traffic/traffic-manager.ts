@@ -27,8 +27,10 @@ export interface LinkOptions {
 }
 
 export interface TrafficManagerOptions {
-  /** Unique on the transport. */
+  /** Unique among the engines of its network. */
   readonly name: string;
+  /** Engines of one network meet by name; left out: the one that all others of this process are in. */
+  readonly network?: string;
   readonly layout: BlockLayout;
   readonly store: BlockStore;
   /** Full Blocks the buffer in host memory holds. */
@@ -58,6 +60,7 @@ export class TrafficManager {
   readonly buffer: BlockSpace;
   readonly links: Links | undefined;
   readonly #peers = new Map<string, number>();
+  readonly #prefix: string;
 
   constructor(options: TrafficManagerOptions) {
     const { layout, store, links } = options;
@@ -69,13 +72,14 @@ export class TrafficManager {
       );
     }
     this.name = options.name;
+    this.#prefix = options.network === undefined ? '' : `${options.network}/`;
     this.layout = layout;
     this.store = store;
     this.links = links === undefined ? undefined : openLinks(links);
     const memory = bufferGeometry(layout, store.file, options.bufferBlocks, `${options.name}/buffer`);
     const sequenceBlocks = layout.blocksFor(options.maxTokens ?? 1 << 20);
     this.engine = new TransferEngine({
-      name: options.name,
+      name: this.#prefix + options.name,
       store: store.handle,
       ...(options.runtime === undefined ? {} : { runtime: options.runtime }),
       ...(options.durable === undefined ? {} : { durable: options.durable }),
@@ -95,7 +99,7 @@ export class TrafficManager {
   peer(name: string): number {
     let peer = this.#peers.get(name);
     if (peer === undefined) {
-      peer = this.engine.connect(name);
+      peer = this.engine.connect(this.#prefix + name);
       this.#peers.set(name, peer);
     }
     return peer;

@@ -13,21 +13,14 @@ import {
   type NativeGeometry,
 } from '../binding/index.js';
 import { DualPathError } from '../errors/index.js';
-import {
-  descriptorWords,
-  headerWord,
-  programStatus,
-  recordKind,
-  recordWord,
-  recordWords,
-  ringWord,
-  storageCall,
-} from './abi.js';
+import { programStatus, recordKind, recordWord, storageCall } from './abi.js';
 import { writeDescriptor, type Descriptor } from './descriptor.js';
 import { LookUps } from './look-ups.js';
+import { openDoor, type DoorAccess } from './door.js';
 import { noFailure, programError, type ProgramFailure } from './program-error.js';
 import { RangeAllocator } from './range-allocator.js';
 import { defaultRuntime, type RecordTaker, type Runtime } from './runtime.js';
+import { SharedDoor, type SharedDoorOptions } from './shared-door.js';
 
 export interface ProgramResult {
   readonly bytesMoved: number;
@@ -62,21 +55,17 @@ export class TransferEngine implements RecordTaker {
   readonly handle: NativeEngine;
 
   readonly #lookUps: LookUps;
-  readonly #words: Uint32Array;
-  readonly #tails: Int32Array;
-  readonly #slots: Uint32Array;
-  readonly #counters: Uint32Array;
-  readonly #submission: { base: number; mask: number; index: number };
-  readonly #completion: { base: number; mask: number; index: number };
+  readonly #door: DoorAccess;
+  readonly #shared: boolean;
   readonly #pending: (Pending | undefined)[];
   readonly #freePrograms: number[] = [];
   readonly #generation: Uint16Array;
   #submitted = 0;
-  #taken = 0;
   #inFlight = 0;
   #closing: Promise<void> | undefined;
   #onIdle: (() => void) | undefined;
   readonly #onClose: (() => void)[] = [];
+  readonly #sharedDoors: SharedDoor[] = [];
 
   constructor(options: TransferEngineOptions) {
     this.name = options.name;
@@ -91,41 +80,24 @@ export class TransferEngine implements RecordTaker {
       throw error;
     }
     this.#lookUps = new LookUps(this.name, this.handle);
-    const door = this.handle.door();
-    this.#words = new Uint32Array(door);
-    this.#tails = new Int32Array(door);
-    const header = (word: number): number => this.#words[word]!;
-    this.#submission = {
-      base: header(headerWord.submissionOffset) / 4,
-      mask: header(headerWord.submissionEntries) - 1,
-      index: headerWord.submission,
-    };
-    this.#completion = {
-      base: header(headerWord.completionOffset) / 4,
-      mask: header(headerWord.completionEntries) - 1,
-      index: headerWord.completion,
-    };
-    this.#slots = new Uint32Array(door, header(headerWord.slotOffset), header(headerWord.slotEntries));
-    this.#counters = new Uint32Array(
-      door,
-      header(headerWord.counterOffset),
-      2 * header(headerWord.counterEntries),
-    );
-    this.counters = new RangeAllocator('counters', header(headerWord.counterEntries));
-    this.slotTable = new RangeAllocator('entries of the slot table', header(headerWord.slotEntries));
-    this.keyTable = new RangeAllocator('entries of the key table', header(headerWord.keyEntries));
+    this.#door = openDoor(this.handle);
+    this.#shared = options.shared === true;
+    const { counterEntries, slotEntries, keyEntries } = this.#door.sizes;
+    this.counters = new RangeAllocator('counters', counterEntries);
+    this.slotTable = new RangeAllocator('entries of the slot table', slotEntries);
+    this.keyTable = new RangeAllocator('entries of the key table', keyEntries);
     this.#pending = new Array<Pending | undefined>(maxPrograms).fill(undefined);
     this.#generation = new Uint16Array(maxPrograms);
     for (let slot = maxPrograms - 1; slot >= 0; slot--) this.#freePrograms.push(slot);
     this.runtime.register(this);
-    Atomics.store(this.#tails, this.#completion.index + ringWord.sleeping, 1);
+    this.takeRecords(); // there are none: the doorbell rings from now on
   }
 
   /** Descriptors and programs that submit() takes now. */
   get room(): { readonly descriptors: number; readonly programs: number } {
-    const head = Atomics.load(this.#tails, this.#submission.index + ringWord.head);
+    const { sizes } = this.#door;
     return {
-      descriptors: this.#submission.mask + 1 - ((this.#submitted - head) >>> 0),
+      descriptors: sizes.submissionEntries - ((this.#submitted - this.#door.submissionHead()) >>> 0),
       programs: this.#freePrograms.length,
     };
   }
@@ -150,26 +122,34 @@ export class TransferEngine implements RecordTaker {
     const slot = this.#freePrograms.at(-1)!;
     const generation = (this.#generation[slot]! + 1) & 0xffff || 1;
     const id = ((generation << 16) | slot) >>> 0;
-    const { base, mask, index } = this.#submission;
+    const door = this.#door;
     // May throw; until the tail is published nothing has happened.
     for (let i = 0; i < descriptors.length; i++) {
-      const at = base + ((this.#submitted + i) & mask) * descriptorWords;
-      writeDescriptor(this.#words, at, descriptors[i]!, id, i === descriptors.length - 1);
+      const at = door.entryWord(this.#submitted + i);
+      writeDescriptor(door.submission, at, descriptors[i]!, id, i === descriptors.length - 1);
     }
     this.#freePrograms.pop();
     this.#generation[slot] = generation;
     pending.id = id;
     this.#pending[slot] = pending;
     this.#inFlight++;
-    this.#submitted = (this.#submitted + descriptors.length) >>> 0;
-    Atomics.store(this.#tails, index + ringWord.tail, this.#submitted | 0);
-    if (Atomics.load(this.#tails, index + ringWord.sleeping) !== 0) this.handle.doorbell();
+    const first = this.#submitted;
+    this.#submitted = (first + descriptors.length) >>> 0;
+    door.publish(first, descriptors.length);
     return id;
   }
 
   #checkRoom(descriptors: number): void {
     if (this.closed) throw this.#closedError();
-    const most = this.#submission.mask + 1;
+    if (this.#shared) {
+      throw new DualPathError(
+        'INVALID_ARGUMENT',
+        `engine '${this.name}' has a shared door: the process on its other side submits; open another engine for ` +
+          'the programs of this one',
+        { engine: this.name },
+      );
+    }
+    const most = this.#door.sizes.submissionEntries;
     if (descriptors === 0 || descriptors > most) {
       throw new DualPathError(
         descriptors === 0 ? 'INVALID_ARGUMENT' : 'REQUEST_TOO_LARGE',
@@ -196,20 +176,15 @@ export class TransferEngine implements RecordTaker {
 
   /** For the runtime: takes what the completion ring holds. */
   takeRecords(): void {
-    const { index } = this.#completion;
-    do {
-      Atomics.store(this.#tails, index + ringWord.sleeping, 0);
-      // Read anew each time: what a record calls may come back here.
-      while (this.#taken !== Atomics.load(this.#tails, index + ringWord.tail) >>> 0) this.#takeRecord();
-      Atomics.store(this.#tails, index + ringWord.sleeping, 1);
-    } while (Atomics.load(this.#tails, index + ringWord.tail) >>> 0 !== this.#taken);
+    if (this.#shared) return; // they are the other process's
+    this.#door.awake();
+    for (let at = this.#door.nextRecord(); at >= 0; at = this.#door.nextRecord()) this.#takeRecord(at);
     if (this.#inFlight === 0) this.#onIdle?.();
   }
 
   /** Takes one record off the ring before acting on it: what it calls may come back here. */
-  #takeRecord(): void {
-    const words = this.#words;
-    const at = this.#completion.base + (this.#taken & this.#completion.mask) * recordWords;
+  #takeRecord(at: number): void {
+    const words = this.#door.records;
     const id = words[at + recordWord.program]!;
     const head = words[at + recordWord.head]!;
     const result: ProgramResult = {
@@ -219,8 +194,7 @@ export class TransferEngine implements RecordTaker {
     };
     const failed = words[at + recordWord.status] !== programStatus.ok;
     const failure = failed ? this.#failureAt(at) : undefined;
-    this.#taken = (this.#taken + 1) >>> 0;
-    Atomics.store(this.#tails, this.#completion.index + ringWord.head, this.#taken | 0);
+    this.#door.recordTaken();
     const pending = this.#pending[id & 0xffff];
     if (pending?.id !== id) return;
     if ((head & 0xff) === recordKind.step) {
@@ -231,7 +205,7 @@ export class TransferEngine implements RecordTaker {
   }
 
   #failureAt(at: number): ProgramFailure {
-    const words = this.#words;
+    const words = this.#door.records;
     return {
       status: words[at + recordWord.status]!,
       op: (words[at + recordWord.head]! >>> 8) & 0xff,
@@ -277,29 +251,30 @@ export class TransferEngine implements RecordTaker {
   }
 
   #number(word: number): number {
-    return this.#words[word]! + this.#words[word + 1]! * 0x1_0000_0000;
+    const words = this.#door.records;
+    return words[word]! + words[word + 1]! * 0x1_0000_0000;
   }
 
   /** A counter's value now; exact to 2^53. */
   counter(index: number): number {
-    return this.#counters[2 * index]! + this.#counters[2 * index + 1]! * 0x1_0000_0000;
+    return this.#door.counter(index);
   }
 
   /** Consecutive counters, at zero. */
   takeCounters(count: number): number {
     const first = this.counters.take(count);
-    this.#counters.fill(0, 2 * first, 2 * (first + count));
+    this.#door.zeroCounters(first, count);
     return first;
   }
 
   /** Puts slot numbers into the slot table. */
   setSlots(offset: number, slots: ArrayLike<number>): void {
-    this.#slots.set(slots, offset);
+    this.#door.setSlots(offset, slots);
   }
 
   /** A copy of a range of the slot table, to send to a peer. */
   slots(offset: number, count: number): Uint32Array {
-    return this.#slots.slice(offset, offset + count);
+    return this.#door.slots(offset, count);
   }
 
   /**
@@ -320,6 +295,18 @@ export class TransferEngine implements RecordTaker {
   /** A peer by its name on the transport. @throws PEER_LOST */
   connect(peer: string): number {
     return callNative(() => this.handle.connect(peer));
+  }
+
+  /**
+   * Gives the door to other processes: one that submits this engine's programs, and observers. Only for an engine
+   * opened with `shared`, whose programs are that process's alone.
+   * @throws INVALID_ARGUMENT for an engine without a shared door or a path in use, STORAGE_IO, CLOSED
+   */
+  shareDoor(options: SharedDoorOptions): SharedDoor {
+    if (this.closed) throw this.#closedError();
+    const door = new SharedDoor(this, options);
+    this.#sharedDoors.push(door);
+    return door;
   }
 
   pool(slots: number): NativeBlockPool {
@@ -368,6 +355,8 @@ export class TransferEngine implements RecordTaker {
       }
       if (!this.runtime.closed) this.handle.detach();
     }
+    // The other process has its last records before it sees the end.
+    for (const door of this.#sharedDoors) door.close();
     this.runtime.unregister(this);
   }
 

@@ -11,3 +11,9 @@ export { TransferEngine, type Program, type ProgramResult, type TransferEngineOp
 export { ProgramError } from './program-error.js';
 export { RangeAllocator } from './range-allocator.js';
 export { defaultRuntime, Runtime, type RuntimeOptions } from './runtime.js';
+export {
+  SharedDoor,
+  type OfferedMemory,
+  type SharedDoorFacts,
+  type SharedDoorOptions,
+} from './shared-door.js';

@@ -67,6 +67,14 @@ describe('replayMode', () => {
     expect(summarize(result, 2)).toMatchObject({ mismatchedBytes: 0, lostBlocks: 0, persistError: null });
   });
 
+  it('may run twice at once: engines of one name meet those of their own cluster', async () => {
+    const load = await workload(2, 2);
+    const results = await Promise.all([1, 2].map(() => replayMode(load, cluster(), 'dualpath')));
+    for (const result of results) {
+      expect(summarize(result, 2)).toMatchObject({ mismatchedBytes: 0, failedPrograms: 0, lostBlocks: 0 });
+    }
+  });
+
   it('sees a flipped byte', async () => {
     const result = await replayMode(await workload(3, 3), cluster(), 'layerwise', {
       onCluster: ({ front }) => front.engine.runtime.setFaults({ flipByteAfter: 3 }),

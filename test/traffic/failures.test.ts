@@ -29,7 +29,7 @@ let scenes = 0;
 
 /** The files of a chain's blocks: named after their keys. */
 function filesOf({ engine }: TrafficManager, chain: KeyChain): string[] {
-  const door = engine.handle.door();
+  const door = engine.handle.door()!;
   const keys = new Uint32Array(door)[headerWord.keyOffset]! + keyBytes * chain.offset;
   return Array.from({ length: chain.blocks }, (_, block) => {
     const name = Buffer.from(door, keys + keyBytes * block, keyBytes).toString('hex');

@@ -32,7 +32,7 @@ async function loadWhole(
   const chain = await manager.lookup(sequence(n));
   const blockTable = Array.from({ length: blocks }, (_, i) => i);
   await manager.load({ chain, geometry, blockTable }).done;
-  const bytes = new Uint8Array(memory.arena.buffer()).subarray(0, chain.hitBlocks * layout.fullBlockBytes);
+  const bytes = new Uint8Array(memory.arena.buffer()!).subarray(0, chain.hitBlocks * layout.fullBlockBytes);
   expect(Buffer.compare(bytes, Buffer.alloc(bytes.length, n & 0xff))).toBe(0);
   chain.release();
   return chain.hitBlocks;

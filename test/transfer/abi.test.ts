@@ -75,7 +75,7 @@ describe('layout', () => {
   });
 
   it('sizes', () => {
-    const asserted = [...code.matchAll(/static_assert\(sizeof\((\w+)\) == ([\d +*]+),/g)].map(
+    const asserted = [...code.matchAll(/DP_ASSERT_BYTES\((\w+), ([\d +*]+)\)/g)].map(
       ([, struct, bytes = '']) => [struct, bytes.split('+').map((sum) => sum.split('*').map(Number))],
     );
     const sizes = asserted.map(([struct, sums]) => [

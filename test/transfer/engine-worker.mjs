@@ -1,12 +1,14 @@
 /**
  * An engine in a worker thread, with a runtime of its own. Talks over `port`; roles:
  * 'exchange': sends its blocks to the other worker's memory, waits for the other's, checks them.
- * 'busy': sends to `peer` without end and hashes and saves and loads meanwhile, until it is terminated.
+ * 'busy': sends to `peer` without end and hashes and saves and loads meanwhile, runs kernels and offers a door to
+ *   other processes at `path`.<name>, until it is terminated.
  */
 import { parentPort, workerData } from 'node:worker_threads';
 import {
   Arena,
   BlockStore,
+  EmulatedGpu,
   blockLayout,
   presets,
   Runtime,
@@ -91,6 +93,9 @@ async function busy() {
   openMemory(engineMemory);
   const arrived = engineMemory.takeCounters(1);
   const handle = engineMemory.connect(peer);
+  const shared = new TransferEngine({ name: `${name}/shared`, runtime, shared: true });
+  shared.shareDoor({ path: `${path}.${name}` });
+  const gpu = new EmulatedGpu(engine);
   const tokens = new Uint32Array(4096);
   const blockTable = [0, 1, 2, 3, 4, 5, 6, 7];
   const forEver = async (step) => {
@@ -107,6 +112,7 @@ async function busy() {
       chain.release();
     },
     () => engine.submit([{ op: 'nop', steps: 100, event: true }], () => undefined).done,
+    () => gpu.run({ steps: 10, stepDurationS: 20e-6 }),
   ].map(forEver);
   parentPort.postMessage({ arrived });
   await Promise.all(loops);

@@ -94,6 +94,18 @@ describe('worker threads', () => {
   });
 });
 
+describe('terminated workers', () => {
+  it('leave no native object, no file descriptor and no socket', () => {
+    const child = spawnSync(
+      process.execPath,
+      [new URL('./terminations.mjs', import.meta.url).pathname, '--terminations', '10'],
+      { encoding: 'utf8', timeout: 60_000 },
+    );
+    expect([child.status, child.signal]).toEqual([0, null]);
+    expect(JSON.parse(child.stdout)).toMatchObject({ ends: { PEER_LOST: 10 }, left: {}, passed: true });
+  }, 60_000);
+});
+
 describe('a process', () => {
   it.each([
     ['exit', 7, ''],

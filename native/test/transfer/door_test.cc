@@ -1,5 +1,7 @@
 #include "transfer/door.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -33,10 +35,20 @@ TEST(DoorTest, AnotherMappingOfItsMemfdIsTheSameDoor) {
   munmap(mapped, door->bytes());
 }
 
+TEST(DoorTest, NobodyWhoHasItsMemfdCanChangeItsSize) {
+  std::shared_ptr<Door> door;
+  ASSERT_TRUE(Door::create(small_door(), &door).ok());
+  for (const size_t bytes : {size_t{0}, door->bytes() - 4096, door->bytes() + 4096}) {
+    EXPECT_EQ(ftruncate(door->memfd(), static_cast<off_t>(bytes)), -1);
+    EXPECT_EQ(errno, EPERM);
+  }
+  EXPECT_EQ(fcntl(door->memfd(), F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+}
+
 TEST(DoorTest, ItsTablesDoNotOverlap) {
   std::shared_ptr<Door> door;
   ASSERT_TRUE(Door::create(small_door(), &door).ok());
-  const dp_door_header& h = door->header();
+  const auto& h = *reinterpret_cast<const dp_door_header*>(door->base());
   EXPECT_GE(h.submission_offset, sizeof(dp_door_header));
   EXPECT_GE(h.completion_offset, h.submission_offset + h.submission_entries * sizeof(dp_descriptor));
   EXPECT_GE(h.counter_offset, h.completion_offset + h.completion_entries * sizeof(dp_record));

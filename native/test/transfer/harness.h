@@ -79,7 +79,7 @@ class Engine {
          const DoorOptions& door_options = small_door(), uint32_t ring_start = 0)
       : reactor_(&reactor), wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     EXPECT_TRUE(Door::create(door_options, &door_).ok());
-    for (dp_ring_index* ring : {&door_->header().submission, &door_->header().completion}) {
+    for (dp_ring_index* ring : {&door_->submission(), &door_->completion()}) {
       ring->head = ring->tail = ring_start;  // as after so many entries
     }
     options.name = std::move(name);
@@ -140,17 +140,17 @@ class Engine {
   }
 
   uint32_t free_entries() {
-    dp_ring_index& ring = door_->header().submission;
+    dp_ring_index& ring = door_->submission();
     const uint32_t head = std::atomic_ref<uint32_t>(ring.head).load(std::memory_order_acquire);
     return door_->header().submission_entries - (ring.tail - head);
   }
   // As they are: no id, no END is put in. False, with none written, when the ring has no room.
   bool submit_raw(const std::vector<dp_descriptor>& descriptors) {
     if (free_entries() < descriptors.size()) return false;
-    dp_ring_index& ring = door_->header().submission;
+    dp_ring_index& ring = door_->submission();
     uint32_t tail = ring.tail;
     for (const dp_descriptor& d : descriptors) {
-      door_->descriptors()[tail++ & (door_->header().submission_entries - 1)] = d;
+      door_->descriptor(tail++) = d;
     }
     std::atomic_ref<uint32_t>(ring.tail).store(tail, std::memory_order_seq_cst);
     ring_if_asleep();
@@ -166,17 +166,17 @@ class Engine {
   }
 
   bool poll_record(dp_record* record) {
-    dp_ring_index& ring = door_->header().completion;
+    dp_ring_index& ring = door_->completion();
     const uint32_t tail = std::atomic_ref<uint32_t>(ring.tail).load(std::memory_order_seq_cst);
     if (ring.head == tail) return false;
-    *record = door_->records()[ring.head & (door_->header().completion_entries - 1)];
+    *record = door_->record(ring.head);
     std::atomic_ref<uint32_t>(ring.head).store(ring.head + 1, std::memory_order_release);
     return true;
   }
   // The next record. One that does not come within `patience_ns` is a failure, kind 0.
   dp_record next(uint64_t patience_ns = kPatience_ns) {
     const uint64_t deadline = now_ns() + patience_ns;
-    std::atomic_ref<uint32_t> sleeping(door_->header().completion.sleeping);
+    std::atomic_ref<uint32_t> sleeping(door_->completion().sleeping);
     dp_record record{};
     while (!poll_record(&record)) {
       if (now_ns() > deadline) {
@@ -207,7 +207,7 @@ class Engine {
     return !poll_record(&record);
   }
   uint32_t unread_records() {
-    dp_ring_index& ring = door_->header().completion;
+    dp_ring_index& ring = door_->completion();
     return std::atomic_ref<uint32_t>(ring.tail).load(std::memory_order_acquire) - ring.head;
   }
 
@@ -239,7 +239,7 @@ class Engine {
  private:
   void ring_if_asleep() {
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    std::atomic_ref<uint32_t> sleeping(door_->header().submission.sleeping);
+    std::atomic_ref<uint32_t> sleeping(door_->submission().sleeping);
     if (sleeping.load(std::memory_order_seq_cst) != 0 && reactor_ != nullptr) reactor_->ring();
   }
 
