@@ -122,6 +122,7 @@ namespace {
 
 Napi::Object init(Napi::Env env, Napi::Object exports) {
   ArenaObject::define(env, exports);
+  RegionObject::define(env, exports);
   RateLinkObject::define(env, exports);
   StoreObject::define(env, exports);
   RuntimeObject::define(env, exports);

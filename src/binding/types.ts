@@ -12,6 +12,28 @@ export interface NativeArena {
   buffer(): ArrayBuffer;
 }
 
+/** Memory of an engine's own. */
+export interface NativeRegion {
+  facts(): NativeRegionFacts;
+}
+
+export interface NativeRegionFacts {
+  readonly name: string;
+  readonly bytes: number;
+  /** Of its first byte, in this process. */
+  readonly address: bigint;
+  readonly kind: 'host' | 'emulated-hbm';
+  /** Of the slices that devices register, in order. */
+  readonly sliceBytes: readonly number[];
+}
+
+export type NativeRegionOptions = { readonly name: string; readonly emulatedHbm?: boolean } & (
+  | { readonly arena: NativeArena }
+  | { readonly buffer: Uint8Array }
+  | { readonly address: bigint; readonly bytes: number; readonly owner?: object }
+  | { readonly fd: number; readonly offsetBytes?: number; readonly bytes: number }
+);
+
 export interface NativeRateLink {
   statistics(): { readonly bytes: number; readonly operations: number; readonly busyNs: number };
 }
@@ -95,6 +117,36 @@ export interface NativeGeometry {
   readonly layers: readonly { readonly offsetBytes: number; readonly planes: readonly NativePlane[] }[];
 }
 
+/** A run of a token's bytes that lies together in a page. */
+export interface NativePagePart {
+  readonly region: NativeRegion;
+  /** Of token 0 of page 0. */
+  readonly offsetBytes: number;
+  readonly pageStrideBytes: number;
+  readonly tokenStrideBytes: number;
+  readonly bytes: number;
+}
+
+/** An engine's paged memory (native/memory/geometry.h). */
+export interface NativePages {
+  readonly blockTokens: number;
+  readonly tables: readonly { readonly name: string; readonly pages: number; readonly pageTokens: number }[];
+  readonly layers: readonly (readonly {
+    readonly table: number;
+    readonly windowTokens: number;
+    readonly parts: readonly NativePagePart[];
+  }[])[];
+}
+
+/** Blocks of a sequence, and which of their tokens an operation touches. */
+export interface NativeBlockSpan {
+  readonly firstBlock: number;
+  readonly blocks: number;
+  readonly tokenBegin: number;
+  readonly tokenEnd: number;
+  readonly windowEnd: number;
+}
+
 export interface NativeEngineOptions {
   readonly runtime: NativeRuntime;
   readonly name: string;
@@ -128,6 +180,9 @@ export interface NativeEngine {
   door(): ArrayBuffer;
   doorbell(): void;
   addGeometry(geometry: NativeGeometry): number;
+  addPages(pages: NativePages): number;
+  /** Checks page tables, one for each of the geometry's, and writes the entries of the blocks. */
+  writePages(geometry: number, offset: number, span: NativeBlockSpan, tables: readonly Uint32Array[]): void;
   connect(name: string): number;
   cancel(program: number): void;
   hash(tokens: Uint32Array, range: HashRange): Promise<number>;
@@ -141,6 +196,7 @@ export interface NativeEngine {
 export interface NativeBlockPool {
   available(): number;
   take(offset: number, count: number): boolean;
+  share(offset: number, count: number): void;
   giveBack(offset: number, count: number): void;
 }
 
@@ -218,6 +274,7 @@ export interface NativeAddon {
     hugePages?: boolean;
     lock?: 'none' | 'try' | 'require';
   }) => NativeArena;
+  readonly Region: new (options: NativeRegionOptions) => NativeRegion;
   readonly RateLink: new (options: { name: string; bytesPerS: number }) => NativeRateLink;
   readonly Store: new (options: {
     path: string;
