@@ -47,16 +47,16 @@ export class Region {
    * @throws INVALID_ARGUMENT for an empty, transferred or resizable buffer
    */
   static ofBuffer(options: Named, memory: ArrayBuffer | SharedArrayBuffer | ArrayBufferView): Region {
+    const refuse = (what: string): DualPathError =>
+      new DualPathError('INVALID_ARGUMENT', `memory '${options.name}': ${what}`, { name: options.name });
+    if (memory.byteLength === 0)
+      throw refuse('the buffer is empty or has been transferred; pass one that is not');
     const view = ArrayBuffer.isView(memory)
       ? new Uint8Array(memory.buffer, memory.byteOffset, memory.byteLength)
       : new Uint8Array(memory);
     const { buffer } = view as { buffer: { resizable?: boolean; growable?: boolean } };
     if (buffer.resizable === true || buffer.growable === true) {
-      throw new DualPathError(
-        'INVALID_ARGUMENT',
-        `memory '${options.name}': a resizable buffer may lose what is adopted; pass one of a fixed length`,
-        { name: options.name },
-      );
+      throw refuse('a resizable buffer may lose what is adopted; pass one of a fixed length');
     }
     return new Region(callNative(() => new (native().Region)({ ...options, buffer: view })));
   }

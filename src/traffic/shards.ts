@@ -47,13 +47,13 @@ export class ShardedTraffic {
   constructor(ranks: readonly TrafficManager[]) {
     this.ranks = ranks;
     const first = ranks[0]?.layout;
-    this.replicated = ranks.every(({ layout }) => layout.identity === first?.identity);
+    this.replicated = first?.model.groups.every((group) => group.sharding === 'replicated') ?? false;
     ranks.forEach(({ name, layout }, rank) => {
       const { shard } = layout;
       const fits =
         layout.blockTokens === first?.blockTokens &&
         JSON.stringify(layout.model) === JSON.stringify(first.model) &&
-        ((shard.rank === rank && shard.size === ranks.length) || this.replicated);
+        (this.replicated || (shard.rank === rank && shard.size === ranks.length));
       if (fits) return;
       throw new DualPathError(
         'INVALID_ARGUMENT',
