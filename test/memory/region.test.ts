@@ -89,7 +89,7 @@ describe('a buffer of this process', () => {
       await turn();
     }
     await copyInto(engine, geometry, 2);
-    expect(alive!.deref()).toBeDefined();
+    expect(alive.deref()).toBeDefined();
   });
 
   it('is refused when there is nothing, when it may shrink, and when it has been transferred', async () => {
