@@ -10,7 +10,7 @@ import type { BlockLayout } from '../layout/index.js';
 import { BlockSpace, bufferGeometry } from '../memory/index.js';
 import type { BlockStore } from '../storage/index.js';
 import { TransferEngine, type Runtime } from '../transfer/index.js';
-import { tableShape, type TableShape } from './block-table.js';
+import { tableShape, writeBlockTable, type BlockTable, type TableShape } from './block-table.js';
 import { Interruption, type CallOptions } from './interruption.js';
 import { KeyChain } from './key-chain.js';
 import { LoadOperation, type LoadOptions } from './load.js';
@@ -174,6 +174,32 @@ export class TrafficManager {
     } finally {
       interruption.end();
     }
+  }
+
+  /**
+   * Blocks of adopted memory as a list of the slot table, for programs and kernels of the engine's own: `blocks`
+   * blocks from `offset` on. Release it when nothing that refers to it is in flight.
+   * @throws INVALID_ARGUMENT, CAPACITY_EXHAUSTED
+   */
+  list(options: {
+    readonly geometry: number;
+    readonly firstBlock?: number;
+    readonly blocks: number;
+    readonly blockTable: BlockTable;
+  }): { readonly offset: number; release(): void } {
+    const { geometry, firstBlock = 0, blocks, blockTable } = options;
+    const { blockTokens } = this.layout;
+    const shape = this.tableShape(geometry);
+    const tokenBegin = firstBlock * blockTokens;
+    const tokenEnd = tokenBegin + blocks * blockTokens;
+    const span = { firstBlock, blocks, tokenBegin, tokenEnd, windowEnd: 0 };
+    const offset = writeBlockTable(this.engine, geometry, shape, span, blockTable);
+    let held = true;
+    const release = (): void => {
+      if (held) this.engine.slotTable.giveBack(offset, blocks * shape.entriesPerBlock);
+      held = false;
+    };
+    return { offset, release };
   }
 
   /** Stored blocks into the engine's paged memory, layer by layer; through the buffer, in the background. */
