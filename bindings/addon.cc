@@ -147,6 +147,7 @@ Napi::Value refuse_external_buffers(const Napi::CallbackInfo& info) {
 
 Napi::Object init(Napi::Env env, Napi::Object exports) {
   ArenaObject::define(env, exports);
+  RegionObject::define(env, exports);
   RateLinkObject::define(env, exports);
   StoreObject::define(env, exports);
   RuntimeObject::define(env, exports);

@@ -101,15 +101,18 @@ bool EmulatedGpuObject::parse_body(Napi::Env env, Napi::Value value, emulation::
   const uint32_t entries = engine_->door().header().slot_entries;
   if (body->geometry == nullptr) options.fail("geometry", "a geometry of the engine");
   if (seeds == nullptr) options.fail("seeds", "the seeds of the tokens");
-  if (list > entries || count > entries - list) options.fail("list", "a range of the slot table");
+  if (!options.ok()) return false;
+  const uint64_t needed = static_cast<uint64_t>(count) * body->geometry->entries_per_block();
+  if (list > entries || needed > entries - list) options.fail("list", "a range of the slot table");
   if (!options.ok()) return false;
   body->seeds = seeds->seeds();
   if (std::max(body->check.end, body->write.end) > body->seeds->size())
     options.fail("seeds", "one seed a token");
   const uint32_t* slots = engine_->door().slots() + list;
-  body->slots.assign(slots, slots + count);
+  body->slots.assign(slots, slots + needed);
   for (const uint32_t slot : body->slots) {
-    if (slot >= body->geometry->slots()) options.fail("list", "slots of the geometry");
+    if (!body->geometry->paged() && slot >= body->geometry->slots())
+      options.fail("list", "slots of the geometry");
   }
   return options.ok();
 }

@@ -5,51 +5,6 @@
 namespace dualpath::bindings {
 namespace {
 
-bool parse_plane(Options& options, Plane* plane) {
-  plane->offset_bytes = options.u64("offsetBytes");
-  plane->bytes_per_token = options.u32("bytesPerToken");
-  plane->token_stride_bytes = options.u32("tokenStrideBytes", plane->bytes_per_token);
-  plane->window_tokens = options.u32("windowTokens");
-  return options.ok();
-}
-
-bool parse_layers(Napi::Env env, Options& options, std::vector<LayerPlaces>* layers) {
-  const Napi::Value value = options.get("layers");
-  if (!value.IsArray()) options.fail("layers", "an array");
-  if (!options.ok()) return false;
-  const Napi::Array array = value.As<Napi::Array>();
-  for (uint32_t l = 0; l < array.Length(); l++) {
-    Options layer(env, array.Get(l));
-    LayerPlaces places{layer.u64("offsetBytes"), {}};
-    const Napi::Value planes = layer.get("planes");
-    if (!planes.IsArray()) layer.fail("planes", "an array");
-    if (!layer.ok()) return false;
-    for (uint32_t p = 0; p < planes.As<Napi::Array>().Length(); p++) {
-      Options plane_options(env, planes.As<Napi::Array>().Get(p));
-      Plane plane{};
-      if (!parse_plane(plane_options, &plane)) return false;
-      places.planes.push_back(plane);
-    }
-    layers->push_back(std::move(places));
-  }
-  return true;
-}
-
-bool parse_more_arenas(Napi::Env env, Options& options, std::vector<std::shared_ptr<Arena>>* arenas) {
-  if (!options.has("moreArenas")) return options.ok();
-  const Napi::Value value = options.get("moreArenas");
-  if (!value.IsArray()) options.fail("moreArenas", "an array");
-  for (uint32_t i = 0; options.ok() && i < value.As<Napi::Array>().Length(); i++) {
-    const Napi::Object holder = Napi::Object::New(env);
-    holder.Set("arena", value.As<Napi::Array>().Get(i));
-    Options one(env, holder);
-    ArenaObject* arena = one.wrapped<ArenaObject>("arena");
-    if (!one.ok()) return false;
-    arenas->push_back(arena == nullptr ? nullptr : arena->arena());
-  }
-  return options.ok();
-}
-
 std::shared_ptr<RateLink> link_of(Options& options, const char* name) {
   RateLinkObject* object = options.wrapped<RateLinkObject>(name);
   return object == nullptr ? nullptr : object->link();
@@ -70,6 +25,8 @@ void EngineObject::define(Napi::Env env, Napi::Object exports) {
                                      InstanceMethod<&EngineObject::read_slots>("readSlots"),
                                      InstanceMethod<&EngineObject::doorbell>("doorbell"),
                                      InstanceMethod<&EngineObject::add_geometry>("addGeometry"),
+                                     InstanceMethod<&EngineObject::add_pages>("addPages"),
+                                     InstanceMethod<&EngineObject::write_pages>("writePages"),
                                      InstanceMethod<&EngineObject::connect>("connect"),
                                      InstanceMethod<&EngineObject::cancel>("cancel"),
                                      InstanceMethod<&EngineObject::hash>("hash"),
@@ -138,32 +95,6 @@ Napi::Value EngineObject::door(const Napi::CallbackInfo& info) {
 Napi::Value EngineObject::doorbell(const Napi::CallbackInfo& info) {
   if (Reactor* reactor = runtime_->reactor()) reactor->ring();
   return info.Env().Undefined();
-}
-
-// {arena, moreArenas?, slotsPerArena?, offsetBytes, slotStrideBytes, slots, blockTokens,
-//  layers: [{offsetBytes, planes: [...]}]} -> id
-Napi::Value EngineObject::add_geometry(const Napi::CallbackInfo& info) {
-  const Napi::Env env = info.Env();
-  Options options(env, info[0]);
-  GeometryOptions wanted;
-  ArenaObject* arena = options.wrapped<ArenaObject>("arena");
-  if (arena != nullptr) wanted.arena = arena->arena();
-  if (!parse_more_arenas(env, options, &wanted.more_arenas)) return env.Undefined();
-  wanted.slots_per_arena = options.u32("slotsPerArena");
-  wanted.offset_bytes = options.u64("offsetBytes");
-  wanted.slot_stride_bytes = options.u64("slotStrideBytes");
-  wanted.slots = options.u32("slots");
-  wanted.block_tokens = options.u32("blockTokens");
-  if (!parse_layers(env, options, &wanted.layers)) return env.Undefined();
-  std::shared_ptr<const Geometry> geometry;
-  uint32_t id = 0;
-  Status status = Geometry::create(std::move(wanted), &geometry);
-  if (status.ok()) status = engine_->add_geometry(std::move(geometry), &id);
-  if (!status.ok()) {
-    throw_status(env, status);
-    return env.Undefined();
-  }
-  return Napi::Number::New(env, id);
 }
 
 Napi::Value EngineObject::connect(const Napi::CallbackInfo& info) {

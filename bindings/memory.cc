@@ -165,6 +165,7 @@ void BlockPoolObject::define(Napi::Env env, Napi::Object exports) {
   exports.Set("BlockPool", DefineClass(env, "BlockPool",
                                        {InstanceMethod<&BlockPoolObject::available>("available"),
                                         InstanceMethod<&BlockPoolObject::take>("take"),
+                                        InstanceMethod<&BlockPoolObject::share>("share"),
                                         InstanceMethod<&BlockPoolObject::give_back>("giveBack")}));
 }
 
@@ -200,6 +201,16 @@ Napi::Value BlockPoolObject::take(const Napi::CallbackInfo& info) {
   uint32_t count;
   if (!range(info, &offset, &count)) return info.Env().Undefined();
   return Napi::Boolean::New(info.Env(), pool_->take(count, door_->slots() + offset));
+}
+
+// share(offset, count): one more reference to each slot of the list.
+Napi::Value BlockPoolObject::share(const Napi::CallbackInfo& info) {
+  uint32_t offset;
+  uint32_t count;
+  if (range(info, &offset, &count) && !pool_->share(door_->slots() + offset, count)) {
+    throw_status(info.Env(), Status::error("INTERNAL", "slots shared that are not taken"));
+  }
+  return info.Env().Undefined();
 }
 
 Napi::Value BlockPoolObject::give_back(const Napi::CallbackInfo& info) {

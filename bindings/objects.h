@@ -12,6 +12,8 @@
 #include "lookup.h"
 #include "memory/arena.h"
 #include "memory/block_pool.h"
+#include "memory/page_table.h"
+#include "memory/region.h"
 #include "store/block_store.h"
 #include "store/chain_cache.h"
 #include "transfer/door_server.h"
@@ -34,6 +36,22 @@ class ArenaObject : public Wrap<ArenaObject> {
   bool range(const Napi::CallbackInfo& info, uint64_t bytes, uint64_t* offset);
   std::shared_ptr<Arena> arena_;
   Napi::Reference<Napi::ArrayBuffer> buffer_;
+};
+
+// Memory of an engine's own; holds what keeps it alive. Engines hold the regions of their geometries.
+class RegionObject : public Wrap<RegionObject> {
+ public:
+  static void define(Napi::Env env, Napi::Object exports);
+  explicit RegionObject(const Napi::CallbackInfo& info);
+  const std::shared_ptr<Region>& region() const { return region_; }
+  bool there() const;  // false for a buffer that has been transferred away
+
+ private:
+  Status adopt_buffer(Options& options, std::string name, ArenaKind kind);
+  Status adopt_address(Options& options, std::string name, ArenaKind kind);
+  Napi::Value facts(const Napi::CallbackInfo& info);
+  std::shared_ptr<Region> region_;
+  Napi::ObjectReference kept_;  // the buffer, or the owner of the address
 };
 
 class RateLinkObject : public Wrap<RateLinkObject> {
@@ -119,6 +137,9 @@ class EngineObject : public Wrap<EngineObject> {
   Napi::Value read_slots(const Napi::CallbackInfo& info);
   Napi::Value doorbell(const Napi::CallbackInfo& info);
   Napi::Value add_geometry(const Napi::CallbackInfo& info);
+  Napi::Value add_pages(const Napi::CallbackInfo& info);
+  Napi::Value write_pages(const Napi::CallbackInfo& info);
+  Napi::Value add_if_ok(Napi::Env env, Status status, std::shared_ptr<const Geometry> geometry);
   Napi::Value connect(const Napi::CallbackInfo& info);
   Napi::Value cancel(const Napi::CallbackInfo& info);
   Napi::Value hash(const Napi::CallbackInfo& info);
@@ -133,6 +154,8 @@ class EngineObject : public Wrap<EngineObject> {
   RuntimeObject* runtime_ = nullptr;
   StorageIo storage_io_ = StorageIo::kUring;
   Napi::ObjectReference runtime_reference_;
+  std::vector<Napi::ObjectReference> regions_;  // of the geometries
+  PageTableReader pages_;
 };
 
 // Gives an engine's shared door to other processes. An engine cannot stop while it does: close() first.
@@ -159,6 +182,7 @@ class BlockPoolObject : public Wrap<BlockPoolObject> {
   bool range(const Napi::CallbackInfo& info, uint32_t* offset, uint32_t* count);
   Napi::Value available(const Napi::CallbackInfo& info);
   Napi::Value take(const Napi::CallbackInfo& info);
+  Napi::Value share(const Napi::CallbackInfo& info);
   Napi::Value give_back(const Napi::CallbackInfo& info);
   std::shared_ptr<Door> door_;
   std::unique_ptr<BlockPool> pool_;

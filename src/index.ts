@@ -26,7 +26,25 @@ export {
   type ErrorDetails,
 } from './errors/index.js';
 export { blockLayout, loadModel, presets, type BlockLayout, type ModelDescription } from './layout/index.js';
-export { Arena, BlockList, BlockSpace, sequenceGeometry, stagingGeometry } from './memory/index.js';
+export {
+  Arena,
+  BlockList,
+  BlockSpace,
+  engineGeometry,
+  indexerKeys,
+  mlaLatent,
+  pagedTensors,
+  Region,
+  sequenceGeometry,
+  sglangAttention,
+  stagingGeometry,
+  vllmAttention,
+  type AttentionShape,
+  type EngineMemory,
+  type GroupMemory,
+  type LayerMemory,
+  type Tensor,
+} from './memory/index.js';
 export {
   LinearTimeModel,
   LocalScheduler,
@@ -37,7 +55,11 @@ export {
 export { BlockStore, type BlockStoreOptions } from './storage/index.js';
 export {
   LoadError,
+  ShardedLookup,
+  ShardedTraffic,
   TrafficManager,
+  type BlockTable,
+  type CallOptions,
   type KeyChain,
   type LinkOptions,
   type LoadOperation,

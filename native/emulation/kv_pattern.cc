@@ -66,21 +66,32 @@ uint64_t check_row(const std::byte* row, size_t bytes, uint64_t seed) {
   return difference == 0 ? 0 : count_mismatches(row, bytes, seed);
 }
 
-// Calls visit(row, bytes, seed) for every row of `range` that lies in the target.
+// Calls visit(strips, place, seed) for every row of `range` that lies in the target.
 template <typename Visit>
 void for_each_row(const PatternTarget& target, uint32_t layer, TokenRange range, uint32_t window_end,
                   const uint64_t* seeds, Visit visit) {
   const Geometry& geometry = *target.geometry;
   const uint32_t block_tokens = geometry.block_tokens();
   const auto& planes = geometry.planes(layer);
-  for (size_t p = 0; p < planes.size(); p++) {
+  for (uint32_t p = 0; p < planes.size(); p++) {
     const TokenRange seen = Geometry::visible(planes[p], range, window_end);
     for (uint32_t token = seen.begin; token < seen.end; token++) {
-      const uint32_t index = token / block_tokens - target.first_block;
+      const uint64_t index = token / block_tokens - target.first_block;
       if (index >= target.slot_count) continue;
-      std::byte* row = geometry.at(target.slots[index], layer, planes[p], token % block_tokens);
-      visit(row, planes[p].bytes_per_token, row_seed(seeds[token], layer, p));
+      const uint32_t* entries = target.slots + index * geometry.entries_per_block();
+      Place place;
+      if (!geometry.find(entries, layer, p, token % block_tokens, &place)) continue;
+      visit(geometry.strips(layer, p), place, planes[p].bytes_per_token, row_seed(seeds[token], layer, p));
     }
+  }
+}
+
+// A row that lies in several parts, put together and taken apart.
+template <typename Move>
+void for_each_part(const Geometry& geometry, Strips strips, const Place& place, std::byte* row, Move move) {
+  for (uint32_t i = 0; i < strips.count; i++) {
+    move(geometry.address(strips.data[i], place), row, strips.data[i].bytes);
+    row += strips.data[i].bytes;
   }
 }
 
@@ -97,16 +108,35 @@ std::vector<uint64_t> kv_seeds(const uint32_t* tokens, size_t count) {
 }
 
 void write_pattern(const PatternTarget& target, uint32_t layer, TokenRange range, const uint64_t* seeds) {
-  for_each_row(target, layer, range, 0, seeds, write_row);
+  std::vector<std::byte> whole;
+  const Geometry& geometry = *target.geometry;
+  for_each_row(target, layer, range, 0, seeds,
+               [&](Strips strips, const Place& place, size_t bytes, uint64_t seed) {
+                 if (strips.count == 1) return write_row(geometry.address(*strips.data, place), bytes, seed);
+                 whole.resize(bytes);
+                 write_row(whole.data(), bytes, seed);
+                 for_each_part(geometry, strips, place, whole.data(),
+                               [](std::byte* part, std::byte* row, size_t n) { memcpy(part, row, n); });
+               });
 }
 
 PatternCheck check_pattern(const PatternTarget& target, uint32_t layer, TokenRange range, uint32_t window_end,
                            const uint64_t* seeds) {
   PatternCheck result;
-  for_each_row(target, layer, range, window_end, seeds, [&](std::byte* row, size_t bytes, uint64_t seed) {
-    result.checked_bytes += bytes;
-    result.mismatched_bytes += check_row(row, bytes, seed);
-  });
+  std::vector<std::byte> whole;
+  const Geometry& geometry = *target.geometry;
+  for_each_row(target, layer, range, window_end, seeds,
+               [&](Strips strips, const Place& place, size_t bytes, uint64_t seed) {
+                 result.checked_bytes += bytes;
+                 const std::byte* row = geometry.address(*strips.data, place);
+                 if (strips.count > 1) {
+                   whole.resize(bytes);
+                   for_each_part(geometry, strips, place, whole.data(),
+                                 [](std::byte* part, std::byte* copy, size_t n) { memcpy(copy, part, n); });
+                   row = whole.data();
+                 }
+                 result.mismatched_bytes += check_row(row, bytes, seed);
+               });
   return result;
 }
 

@@ -15,8 +15,8 @@ std::vector<uint64_t> kv_seeds(const uint32_t* tokens, size_t count);
 
 struct PatternTarget {
   const Geometry* geometry;
-  const uint32_t* slots;  // slots[i] holds block first_block + i
-  uint32_t slot_count;
+  const uint32_t* slots;  // entries_per_block() of the geometry name block first_block + i
+  uint32_t slot_count;    // blocks
   uint32_t first_block;
 };
 

@@ -105,7 +105,8 @@ void EmulatedGpu::run_bodies(Launch& launch, uint16_t step) {
   uint64_t written = 0;
   for (const KernelBody& body : launch.bodies) {
     const PatternTarget target{body.geometry.get(), body.slots.data(),
-                               static_cast<uint32_t>(body.slots.size()), body.first_block};
+                               static_cast<uint32_t>(body.slots.size()) / body.geometry->entries_per_block(),
+                               body.first_block};
     const uint32_t first = launch.all_layers ? 0 : step;
     const uint32_t last = launch.all_layers ? body.geometry->layers() : step + 1u;
     for (uint32_t layer = first; layer < last; layer++) {

@@ -22,7 +22,7 @@ namespace dualpath::emulation {
 // The KV one request brings into a kernel.
 struct KernelBody {
   std::shared_ptr<const Geometry> geometry;
-  std::vector<uint32_t> slots;
+  std::vector<uint32_t> slots;  // entries_per_block() of the geometry a block
   uint32_t first_block = 0;
   std::shared_ptr<const std::vector<uint64_t>> seeds;
   TokenRange check{0, 0};  // KV that must be there already

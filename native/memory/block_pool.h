@@ -1,9 +1,7 @@
-// Which slots of a geometry are free. Whole lists at a time: an owner takes n slots and gives the same
-// slots back; giving back what is not taken is refused. Not thread-safe: one owner, one thread. The lists
-// may lie in a table that another process writes.
+// Which slots of a geometry are free. Whole lists at a time: an owner takes n slots, others may share them,
+// and each gives its list back once; a slot is free when the last has. Giving back what is not taken is
+// refused. Not thread-safe: one owner, one thread. The lists may lie in a table that another process writes.
 #pragma once
-#include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -13,12 +11,12 @@ namespace dualpath {
 
 class BlockPool {
  public:
-  explicit BlockPool(uint32_t slots) : taken_(slots, 0) {
+  explicit BlockPool(uint32_t slots) : references_(slots, 0), list_(slots) {
     free_.reserve(slots);
     for (uint32_t slot = slots; slot > 0; slot--) free_.push_back(slot - 1);
   }
 
-  uint32_t slots() const { return static_cast<uint32_t>(taken_.size()); }
+  uint32_t slots() const { return static_cast<uint32_t>(references_.size()); }
   uint32_t available() const { return static_cast<uint32_t>(free_.size()); }
 
   // All n or none.
@@ -27,32 +25,51 @@ class BlockPool {
     for (uint32_t i = 0; i < n; i++) {
       const uint32_t slot = free_.back();
       free_.pop_back();
-      taken_[slot] = 1;
+      references_[slot] = 1;
       out[i] = slot;
     }
     return true;
   }
 
-  // False, with nothing given back, if any slot is not taken or appears twice.
-  bool give_back(const uint32_t* list, uint32_t n) {
-    const auto before = static_cast<std::ptrdiff_t>(free_.size());
+  // One more reference to each. False, with nothing shared, if any slot is not taken.
+  bool share(const uint32_t* list, uint32_t n) {
+    if (!copy(list, n)) return false;
     for (uint32_t i = 0; i < n; i++) {
-      const uint32_t slot = read_once(list[i]);
-      if (slot >= taken_.size() || taken_[slot] == 0) {
-        for (auto back = free_.begin() + before; back != free_.end(); back++) taken_[*back] = 1;
-        free_.resize(static_cast<size_t>(before));
-        return false;
+      if (taken(list_[i]) && references_[list_[i]] != UINT32_MAX) {
+        references_[list_[i]]++;
+        continue;
       }
-      taken_[slot] = 0;
-      free_.push_back(slot);
+      while (i > 0) references_[list_[--i]]--;
+      return false;
     }
-    std::reverse(free_.begin() + before, free_.end());
+    return true;
+  }
+
+  // False, with nothing given back, if any slot appears more often than it has references.
+  bool give_back(const uint32_t* list, uint32_t n) {
+    if (!copy(list, n)) return false;
+    uint32_t fine = 0;
+    while (fine < n && taken(list_[fine])) references_[list_[fine++]]--;
+    for (uint32_t i = 0; i < fine; i++) references_[list_[i]]++;
+    if (fine < n) return false;
+    for (uint32_t i = n; i > 0; i--) {
+      if (--references_[list_[i - 1]] == 0) free_.push_back(list_[i - 1]);
+    }
     return true;
   }
 
  private:
+  bool taken(uint32_t slot) const { return slot < references_.size() && references_[slot] != 0; }
+  // No list has more slots than there are.
+  bool copy(const uint32_t* list, uint32_t n) {
+    if (n > list_.size()) return false;
+    for (uint32_t i = 0; i < n; i++) list_[i] = read_once(list[i]);
+    return true;
+  }
+
   std::vector<uint32_t> free_;
-  std::vector<uint8_t> taken_;
+  std::vector<uint32_t> references_;
+  std::vector<uint32_t> list_;  // of the call
 };
 
 }  // namespace dualpath

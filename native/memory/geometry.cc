@@ -1,7 +1,5 @@
 #include "memory/geometry.h"
 
-#include <string.h>
-
 #include <algorithm>
 #include <string>
 
@@ -68,23 +66,46 @@ Status Geometry::create(GeometryOptions options, std::shared_ptr<const Geometry>
                    std::to_string(options.slot_stride_bytes) + " do not fit the " + std::to_string(smallest) +
                    " bytes of arena '" + options.arena->name() + "'; use fewer slots or a larger arena");
   }
-  out->reset(new Geometry(std::move(options)));
+  auto geometry = std::shared_ptr<Geometry>(new Geometry());
+  geometry->adopt_slots(std::move(options));
+  geometry->index_slots();
+  *out = std::move(geometry);
   return {};
 }
 
-Geometry::Geometry(GeometryOptions options) : options_(std::move(options)) {
-  bases_.push_back(options_.arena->base() + options_.offset_bytes);
-  for (const auto& arena : options_.more_arenas) bases_.push_back(arena->base() + options_.offset_bytes);
+void Geometry::adopt_slots(GeometryOptions options) {
+  block_tokens_ = options.block_tokens;
+  layers_ = std::move(options.layers);
+  offset_bytes_ = options.offset_bytes;
+  slot_stride_bytes_ = options.slot_stride_bytes;
+  slots_per_arena_ = options.slots_per_arena;
+  arenas_.push_back(std::move(options.arena));
+  for (auto& arena : options.more_arenas) arenas_.push_back(std::move(arena));
+  for (const auto& arena : arenas_) bases_.push_back(arena->base() + offset_bytes_);
+  tables_.push_back({"", options.slots, block_tokens_, 1, 1, 0, 0, 0});
+}
+
+// Slots are pages of one table, each a block.
+void Geometry::index_slots() {
+  for (const LayerPlaces& layer : layers_) {
+    first_plane_.push_back(static_cast<uint32_t>(table_of_.size()));
+    for (const Plane& plane : layer.planes) {
+      first_strip_.push_back(static_cast<uint32_t>(strips_.size()));
+      table_of_.push_back(0);
+      strips_.push_back({bases_[0] + layer.offset_bytes + plane.offset_bytes, slot_stride_bytes_,
+                         plane.token_stride_bytes, plane.bytes_per_token});
+    }
+  }
+  first_strip_.push_back(static_cast<uint32_t>(strips_.size()));
 }
 
 bool Geometry::slots_hold(uint64_t bytes, uint64_t alignment) const {
-  if (options_.slot_stride_bytes < bytes || options_.slot_stride_bytes % alignment != 0) return false;
+  if (paged() || slot_stride_bytes_ < bytes || slot_stride_bytes_ % alignment != 0) return false;
   for (size_t k = 0; k < bases_.size(); k++) {
-    const Arena& arena = k == 0 ? *options_.arena : *options_.more_arenas[k - 1];
-    const uint64_t first = k * options_.slots_per_arena;
-    const uint64_t count = std::min<uint64_t>(options_.slots_per_arena, options_.slots - first);
-    const uint64_t last = options_.offset_bytes + (count - 1) * options_.slot_stride_bytes;
-    if (last > arena.bytes() || bytes > arena.bytes() - last) return false;
+    const uint64_t first = k * slots_per_arena_;
+    const uint64_t count = std::min<uint64_t>(slots_per_arena_, slots() - first);
+    const uint64_t last = offset_bytes_ + (count - 1) * slot_stride_bytes_;
+    if (last > arenas_[k]->bytes() || bytes > arenas_[k]->bytes() - last) return false;
     if (reinterpret_cast<uintptr_t>(bases_[k]) % alignment != 0) return false;
   }
   return true;
@@ -103,40 +124,6 @@ bool Geometry::same_shape(const Geometry& other) const {
     }
   }
   return true;
-}
-
-uint64_t copy_block(const Geometry& from, uint32_t from_slot, const Geometry& to, uint32_t to_slot,
-                    uint32_t layer, uint32_t block, TokenRange range, uint32_t window_end) {
-  const uint32_t block_tokens = from.block_tokens();
-  const uint64_t first = static_cast<uint64_t>(block) * block_tokens;
-  const uint64_t last = first + block_tokens;
-  if (range.begin >= last || range.end <= first) return 0;
-  const TokenRange within{static_cast<uint32_t>(std::max<uint64_t>(range.begin, first)),
-                          static_cast<uint32_t>(std::min<uint64_t>(range.end, last))};
-  const auto& from_planes = from.planes(layer);
-  const auto& to_planes = to.planes(layer);
-  uint64_t moved = 0;
-  for (size_t p = 0; p < from_planes.size(); p++) {
-    const Plane& source = from_planes[p];
-    const Plane& target = to_planes[p];
-    const TokenRange seen = Geometry::visible(source, within, window_end);
-    if (seen.begin >= seen.end) continue;
-    const uint32_t token = static_cast<uint32_t>(seen.begin - first);
-    const uint32_t count = seen.end - seen.begin;
-    const size_t row = source.bytes_per_token;
-    const std::byte* src = from.at(from_slot, layer, source, token);
-    std::byte* dst = to.at(to_slot, layer, target, token);
-    if (source.token_stride_bytes == row && target.token_stride_bytes == row) {
-      memcpy(dst, src, row * count);
-    } else {
-      for (uint32_t i = 0; i < count; i++) {
-        memcpy(dst + static_cast<size_t>(i) * target.token_stride_bytes,
-               src + static_cast<size_t>(i) * source.token_stride_bytes, row);
-      }
-    }
-    moved += static_cast<uint64_t>(row) * count;
-  }
-  return moved;
 }
 
 }  // namespace dualpath

@@ -140,8 +140,10 @@ bool TransferEngine::valid_layers(const dp_descriptor& d) const {
   const DoorLayout& header = options_.door->header();
   const auto from = geometry(d.src_geometry);
   if (from == nullptr || !within(d.first_layer, d.layer_count, from->layers())) return false;
-  if (!within(d.src_list, d.list_count, header.slot_entries) ||
-      !within(d.dst_list, d.list_count, header.slot_entries)) {
+  const auto to = d.op == DP_OP_SEND ? nullptr : geometry(d.dst_geometry);
+  const uint64_t count = d.list_count;
+  if (!within(d.src_list, count * from->entries_per_block(), header.slot_entries) ||
+      !within(d.dst_list, count * (to == nullptr ? 1 : to->entries_per_block()), header.slot_entries)) {
     return false;
   }
   const uint64_t tokens_begin = static_cast<uint64_t>(d.first_block) * from->block_tokens();
@@ -149,7 +151,6 @@ bool TransferEngine::valid_layers(const dp_descriptor& d) const {
   if (d.token_begin > d.token_end) return false;
   if (d.token_begin < d.token_end && (d.token_begin < tokens_begin || d.token_end > tokens_end)) return false;
   if (d.op == DP_OP_SEND) return peers_[d.peer]->check(*from, d.dst_geometry) != PeerResult::kOutOfBounds;
-  const auto to = geometry(d.dst_geometry);
   return to != nullptr && to->same_shape(*from);
 }
 

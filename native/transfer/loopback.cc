@@ -32,7 +32,8 @@ class LoopbackPeer final : public Peer {
     std::shared_lock lock(endpoint_->mutex_);
     if (endpoint_->closed_) return PeerResult::kLost;
     const auto* geometry = endpoint_->geometries_.find(remote_geometry);
-    return geometry != nullptr && (*geometry)->same_shape(local) ? PeerResult::kOk : PeerResult::kOutOfBounds;
+    if (geometry == nullptr || (*geometry)->entries_per_block() != 1) return PeerResult::kOutOfBounds;
+    return (*geometry)->same_shape(local) ? PeerResult::kOk : PeerResult::kOutOfBounds;
   }
 
   PeerResult write(const SendPart& part, uint64_t* bytes) override {
@@ -40,12 +41,12 @@ class LoopbackPeer final : public Peer {
     if (endpoint_->closed_) return PeerResult::kLost;
     const Geometry& to = **endpoint_->geometries_.find(part.to_geometry);  // check() has seen it
     *bytes = 0;
+    const uint64_t width = part.from->entries_per_block();
     for (uint32_t i = 0; i < part.count; i++) {
-      const uint32_t from_slot = read_once(part.from_slots[i]);
-      const uint32_t to_slot = read_once(part.to_slots[i]);
-      if (from_slot >= part.from->slots() || to_slot >= to.slots()) return PeerResult::kOutOfBounds;
-      *bytes += copy_block(*part.from, from_slot, to, to_slot, part.layer, part.first_block + i, part.tokens,
-                           part.window_end);
+      if (!copy_block(*part.from, part.from_slots + i * width, to, part.to_slots + i, part.layer,
+                      part.first_block + i, part.tokens, part.window_end, bytes)) {
+        return PeerResult::kOutOfBounds;
+      }
     }
     return PeerResult::kOk;
   }

@@ -12,9 +12,9 @@ namespace dualpath {
 // Some blocks of one layer, on their way into the peer's memory.
 struct SendPart {
   const Geometry* from;
-  uint32_t to_geometry;  // in the peer's table
-  const uint32_t* from_slots;
-  const uint32_t* to_slots;
+  uint32_t to_geometry;        // in the peer's table
+  const uint32_t* from_slots;  // entries_per_block() of `from` a block
+  const uint32_t* to_slots;    // one a block: a peer's memory is slots
   uint32_t count;
   uint32_t layer;
   uint32_t first_block;  // position of from_slots[0] in the sequence

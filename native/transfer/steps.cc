@@ -142,15 +142,16 @@ uint64_t TransferEngine::move_chunk(Active& active, uint64_t now) {
   }
   const uint32_t fits = static_cast<uint32_t>(std::max<uint64_t>(1, options_.chunk_bytes / layer_bytes));
   const uint32_t count = std::min(fits, d.list_count - active.cursor);
-  const uint32_t* from_slots = door().slots() + d.src_list + active.cursor;
-  const uint32_t* to_slots = door().slots() + d.dst_list + active.cursor;
+  const uint64_t from_width = from->entries_per_block();
+  const uint32_t* from_slots = door().slots() + d.src_list + active.cursor * from_width;
+  const uint32_t* to_slots = door().slots() + d.dst_list;
   const TokenRange tokens{d.token_begin, d.token_end};
-  const SendPart part{
-      from.get(), d.dst_geometry, from_slots, to_slots, count, layer, d.first_block + active.cursor,
-      tokens,     d.window_end};
+  const uint32_t first_block = d.first_block + active.cursor;
   uint64_t bytes = 0;
   RateLink* ingress = options_.links.nic_ingress.get();
   if (d.op == DP_OP_SEND) {
+    const SendPart part{from.get(),  d.dst_geometry, from_slots,  to_slots + active.cursor, count, layer,
+                        first_block, tokens,         d.window_end};
     const PeerResult result = peers_[d.peer]->write(part, &bytes);
     if (result != PeerResult::kOk) {
       fail(*active.program, &active, result == PeerResult::kLost ? DP_ERROR_PEER : DP_ERROR_INVALID,
@@ -160,22 +161,21 @@ uint64_t TransferEngine::move_chunk(Active& active, uint64_t now) {
     ingress = peers_[d.peer]->ingress();
   } else {
     const auto& to = *endpoint_->geometries().find(d.dst_geometry);
+    const uint64_t to_width = to->entries_per_block();
+    to_slots += active.cursor * to_width;
     for (uint32_t i = 0; i < count; i++) {
-      const uint32_t from_slot = read_once(from_slots[i]);
-      const uint32_t to_slot = read_once(to_slots[i]);
-      if (from_slot >= from->slots() || to_slot >= to->slots()) {
+      if (!copy_block(*from, from_slots + i * from_width, *to, to_slots + i * to_width, layer,
+                      first_block + i, tokens, d.window_end, &bytes)) {
         fail(*active.program, &active, DP_ERROR_INVALID, active.cursor + i);
         return bytes;
       }
-      bytes += copy_block(*from, from_slot, *to, to_slot, layer, part.first_block + i, tokens, d.window_end);
     }
     if (bytes > 0 && faults_ != nullptr && FaultPlan::strikes(faults_->flip_byte_after)) {
-      const uint32_t token = std::max(d.token_begin, part.first_block * to->block_tokens());
-      const uint32_t i = token / to->block_tokens() - part.first_block;
-      const uint32_t slot = read_once(to_slots[i]);
-      if (slot < to->slots()) {
-        *to->at(slot, layer, to->planes(layer)[0], token % to->block_tokens()) ^= std::byte{1};
-      }
+      const uint32_t token = std::max(d.token_begin, first_block * to->block_tokens());
+      const uint32_t i = token / to->block_tokens() - first_block;
+      Place place;
+      if (to->find(to_slots + i * to_width, layer, 0, token % to->block_tokens(), &place))
+        *to->address(to->strips(layer, 0).data[0], place) ^= std::byte{1};
     }
   }
   if (bytes > 0) {

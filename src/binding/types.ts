@@ -15,6 +15,28 @@ export interface NativeArena {
   write(offset: number, bytes: Uint8Array): void;
 }
 
+/** Memory of an engine's own. */
+export interface NativeRegion {
+  facts(): NativeRegionFacts;
+}
+
+export interface NativeRegionFacts {
+  readonly name: string;
+  readonly bytes: number;
+  /** Of its first byte, in this process. */
+  readonly address: bigint;
+  readonly kind: 'host' | 'emulated-hbm';
+  /** Of the slices that devices register, in order. */
+  readonly sliceBytes: readonly number[];
+}
+
+export type NativeRegionOptions = { readonly name: string; readonly emulatedHbm?: boolean } & (
+  | { readonly arena: NativeArena }
+  | { readonly buffer: Uint8Array }
+  | { readonly address: bigint; readonly bytes: number; readonly owner?: object }
+  | { readonly fd: number; readonly offsetBytes?: number; readonly bytes: number }
+);
+
 export interface NativeRateLink {
   statistics(): { readonly bytes: number; readonly operations: number; readonly busyNs: number };
 }
@@ -136,6 +158,36 @@ export interface NativeGeometry {
   readonly layers: readonly { readonly offsetBytes: number; readonly planes: readonly NativePlane[] }[];
 }
 
+/** A run of a token's bytes that lies together in a page. */
+export interface NativePagePart {
+  readonly region: NativeRegion;
+  /** Of token 0 of page 0. */
+  readonly offsetBytes: number;
+  readonly pageStrideBytes: number;
+  readonly tokenStrideBytes: number;
+  readonly bytes: number;
+}
+
+/** An engine's paged memory (native/memory/geometry.h). */
+export interface NativePages {
+  readonly blockTokens: number;
+  readonly tables: readonly { readonly name: string; readonly pages: number; readonly pageTokens: number }[];
+  readonly layers: readonly (readonly {
+    readonly table: number;
+    readonly windowTokens: number;
+    readonly parts: readonly NativePagePart[];
+  }[])[];
+}
+
+/** Blocks of a sequence, and which of their tokens an operation touches. */
+export interface NativeBlockSpan {
+  readonly firstBlock: number;
+  readonly blocks: number;
+  readonly tokenBegin: number;
+  readonly tokenEnd: number;
+  readonly windowEnd: number;
+}
+
 export interface NativeEngineOptions {
   readonly runtime: NativeRuntime;
   readonly name: string;
@@ -188,6 +240,9 @@ export interface NativeEngine {
   readSlots(offset: number, count: number): Uint32Array;
   doorbell(): void;
   addGeometry(geometry: NativeGeometry): number;
+  addPages(pages: NativePages): number;
+  /** Checks page tables, one for each of the geometry's, and writes the entries of the blocks. */
+  writePages(geometry: number, offset: number, span: NativeBlockSpan, tables: readonly Uint32Array[]): void;
   connect(name: string): number;
   cancel(program: number): void;
   hash(
@@ -226,6 +281,7 @@ export interface NativeDoorServer {
 export interface NativeBlockPool {
   available(): number;
   take(offset: number, count: number): boolean;
+  share(offset: number, count: number): void;
   giveBack(offset: number, count: number): void;
 }
 
@@ -344,6 +400,7 @@ export interface NativeAddon {
     /** A memfd sealed against shrinking, of another process; it stays the caller's. */
     fd?: number;
   }) => NativeArena;
+  readonly Region: new (options: NativeRegionOptions) => NativeRegion;
   readonly RateLink: new (options: { name: string; bytesPerS: number }) => NativeRateLink;
   readonly Store: new (options: {
     path: string;

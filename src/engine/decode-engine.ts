@@ -82,12 +82,14 @@ export class DecodeEngine {
     this.#early.deliver(request.key, request);
     try {
       if (this.#closing !== undefined) throw closedError(this.name);
+      request.limit(this.#options.prompts, (error) => request.end(error));
       await request.prepare(this.#options.prompts);
       await request.ready.promise;
       this.#sequences.push(new DecodeSequence(this.#context, request, () => this.#finish(request)));
     } catch (error) {
       request.end(asError(error));
       await request.windUp(request.error!);
+      request.unlimit();
       this.#requests.delete(request.key);
       this.#options.scheduler.fail(request.name, request.error!, assignment.epoch);
     }
@@ -112,6 +114,7 @@ export class DecodeEngine {
 
   async #finish(request: DecodeRequest): Promise<void> {
     await request.settled();
+    request.unlimit();
     request.release();
     this.#requests.delete(request.key);
     const { scheduler } = this.#options;

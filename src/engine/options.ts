@@ -1,6 +1,6 @@
 import type { ControlLink } from '../control/index.js';
 import type { SchedulerClient, TimeModel } from '../scheduler/index.js';
-import type { TrafficManager } from '../traffic/index.js';
+import type { CallOptions, TrafficManager } from '../traffic/index.js';
 
 /** Where an engine finds the tokens of a request it has been assigned. */
 export interface PromptSource {
@@ -8,6 +8,11 @@ export interface PromptSource {
   prompt(request: string): Uint32Array | Promise<Uint32Array>;
   /** Most tokens the request may generate. */
   maxNewTokens(request: string): number;
+  /**
+   * The user's signal and deadline, from when the engine is given the request until it is through with it: then the
+   * request ends with CANCELLED or DEADLINE on both sides, when nothing of it is in flight any more.
+   */
+  limits?(request: string): CallOptions;
 }
 
 export interface EngineOptions {

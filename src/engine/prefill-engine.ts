@@ -96,6 +96,7 @@ export class PrefillEngine {
     this.#early.deliver(request.key, request);
     try {
       if (this.#closing !== undefined) throw closedError(this.name);
+      request.limit(prompts, (error) => this.cancel(request.name, error, assignment.epoch));
       await request.prepare(prompts, this.#context.freeHits);
       if (request.error !== undefined) throw request.error;
     } catch (error) {
@@ -229,6 +230,7 @@ export class PrefillEngine {
   }
 
   #forget(request: PrefillRequest): void {
+    request.unlimit();
     request.release();
     this.#requests.delete(request.key);
   }

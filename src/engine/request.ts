@@ -3,6 +3,7 @@ import { requestKey } from '../control/index.js';
 import { DualPathError, isDualPathError } from '../errors/index.js';
 import type { BlockLayout } from '../layout/index.js';
 import type { Assignment } from '../scheduler/index.js';
+import { Interruption } from '../traffic/index.js';
 import { ProgramError } from '../transfer/index.js';
 import { Deferred } from './deferred.js';
 import type { PromptSource } from './options.js';
@@ -13,6 +14,7 @@ export abstract class EngineRequest {
   tokens: Uint32Array = new Uint32Array();
   readonly #end = new AbortController();
   readonly #ended = new Deferred<never>();
+  #limits: Interruption | undefined;
 
   constructor(assignment: Assignment) {
     this.assignment = assignment;
@@ -39,6 +41,25 @@ export abstract class EngineRequest {
     this.#end.abort(error);
     this.#ended.reject(error);
     this.onEnd(error);
+  }
+
+  /** Calls `cancel` when the user's signal or deadline says so, until unlimit(). @throws INVALID_ARGUMENT */
+  limit(prompts: PromptSource, cancel: (error: DualPathError) => void): void {
+    const options = prompts.limits?.(this.name);
+    if (options === undefined) return;
+    const limits = new Interruption(options);
+    this.#limits = limits;
+    const stop = (): void => {
+      cancel(
+        limits.explain(new DualPathError('CANCELLED', `request '${this.name}' was cancelled by its user`)),
+      );
+    };
+    if (limits.stopped) stop();
+    else limits.signal?.addEventListener('abort', stop, { once: true, signal: this.signal });
+  }
+
+  unlimit(): void {
+    this.#limits?.end();
   }
 
   protected abstract onEnd(error: DualPathError): void;

@@ -19,6 +19,7 @@ export const errorCodes = {
   CAPACITY_EXHAUSTED: 'a bounded queue, pool or table is full; wait and try again',
   PEER_LOST: 'the other engine closed or cannot be reached',
   CANCELLED: 'the caller cancelled the operation',
+  DEADLINE: 'the deadline passed before the operation ended',
   CLOSED: 'the object has been closed',
   INTERNAL: 'a broken invariant: please report it',
 } as const;

@@ -17,12 +17,22 @@ export class BlockList {
 
   /**
    * Gives the slots back. Only when nothing in flight refers to them: after the records of every program
-   * that does, and for memory that a peer writes after the peer's word. Idempotent.
+   * that does, and for memory that a peer writes after the peer's word. Slots that other lists share stay theirs.
+   * Idempotent.
    */
   release(): void {
+    this.disown()?.giveBack(this);
+  }
+
+  isOf(space: BlockSpace): boolean {
+    return this.#space === space;
+  }
+
+  /** For BlockSpace: the slots are another list's from now on. */
+  disown(): BlockSpace | undefined {
     const space = this.#space;
     this.#space = undefined;
-    space?.giveBack(this);
+    return space;
   }
 }
 
@@ -92,9 +102,12 @@ export class BlockSpace {
     const now = this.tryTake(count);
     if (now !== undefined) return now;
     if (this.#waiters.length >= maxWaiters) {
-      throw new DualPathError('CAPACITY_EXHAUSTED', `${maxWaiters} requests wait for blocks already`, {
-        waiting: this.#waiters.length,
-      });
+      throw new DualPathError(
+        'CAPACITY_EXHAUSTED',
+        `${maxWaiters} requests wait for blocks of '${this.engine.name}' already, the most that may; wait for one to ` +
+          'end',
+        { waiting: this.#waiters.length, limit_waiting: maxWaiters },
+      );
     }
     return await this.#wait(count, signal);
   }
@@ -118,6 +131,48 @@ export class BlockSpace {
     } finally {
       if (onAbort !== undefined) signal?.removeEventListener('abort', onAbort);
     }
+  }
+
+  /**
+   * A list of the first `blocks` slots of another, which both hold from now on: they are free when both have been
+   * released. @throws INVALID_ARGUMENT when the list is shorter or has been released, CAPACITY_EXHAUSTED
+   */
+  share(list: BlockList, blocks: number): BlockList {
+    if (!list.isOf(this) || !Number.isSafeInteger(blocks) || blocks < 0 || blocks > list.count) {
+      throw new DualPathError(
+        'INVALID_ARGUMENT',
+        `${blocks} blocks to share of a list of ${list.count}${list.isOf(this) ? '' : ' that is not held here'}; ` +
+          'share what is held',
+        { blocks: String(blocks), limit_blocks: list.count },
+      );
+    }
+    const offset = this.engine.slotTable.take(blocks);
+    this.engine.setSlots(offset, this.engine.slots(list.offset, blocks));
+    callNative(() => this.#pool.share(offset, blocks));
+    return new BlockList(this, offset, blocks);
+  }
+
+  /**
+   * One list of both, which end with it: such as a shared prefix and slots of one's own.
+   * @throws INVALID_ARGUMENT when either is not held here, CAPACITY_EXHAUSTED
+   */
+  join(first: BlockList, second: BlockList): BlockList {
+    if (!first.isOf(this) || !second.isOf(this) || first === second) {
+      throw new DualPathError(
+        'INVALID_ARGUMENT',
+        `lists of ${first.count} and ${second.count} blocks to join, not both held by '${this.engine.name}'`,
+        { blocks: first.count, other_blocks: second.count },
+      );
+    }
+    const offset = this.engine.slotTable.take(first.count + second.count);
+    let at = offset;
+    for (const list of [first, second]) {
+      this.engine.setSlots(at, this.engine.slots(list.offset, list.count));
+      at += list.count;
+      list.disown();
+      this.engine.slotTable.giveBack(list.offset, list.count);
+    }
+    return new BlockList(this, offset, first.count + second.count);
   }
 
   /** For BlockList. */

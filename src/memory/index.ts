@@ -1,4 +1,23 @@
-/** Arenas, geometries and bounded pools of block slots. */
+/** Arenas, adopted memory, geometries and bounded pools of block slots. */
 export { Arena, type ArenaOptions } from './arena.js';
 export { BlockList, BlockSpace } from './block-space.js';
+export {
+  indexerKeys,
+  mlaLatent,
+  sglangAttention,
+  vllmAttention,
+  type AttentionShape,
+  type LayerMemory,
+} from './engine-layouts.js';
+export {
+  engineGeometry,
+  pagedTensors,
+  type Axis,
+  type EngineMemory,
+  type GroupMemory,
+  type PlanePart,
+  type PlaneParts,
+  type Tensor,
+} from './engine-memory.js';
 export { bufferGeometry, sequenceGeometry, slotBytes, stagingGeometry } from './geometry.js';
+export { Region, type AddressOptions, type FileOptions } from './region.js';

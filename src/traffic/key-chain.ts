@@ -5,8 +5,10 @@ import type { TransferEngine } from '../transfer/index.js';
 export class KeyChain {
   /** Full blocks that have keys now. */
   blocks: number;
-  /** Leading blocks found by the look-up that may be loaded: at least one token stays to be computed. */
-  readonly hitBlocks: number;
+  /** Leading blocks that the look-up found. */
+  readonly storedBlocks: number;
+  /** Of these, whole ones that may be loaded: at least one token stays to be computed. */
+  hitBlocks: number;
   /** Index in the key table of block 0's key. */
   readonly offset: number;
   readonly #engine: TransferEngine;
@@ -20,6 +22,7 @@ export class KeyChain {
     offset: number,
     capacity: number,
     blocks: number,
+    storedBlocks: number,
     hitBlocks: number,
   ) {
     this.#engine = engine;
@@ -27,7 +30,18 @@ export class KeyChain {
     this.offset = offset;
     this.#capacity = capacity;
     this.blocks = blocks;
+    this.storedBlocks = storedBlocks;
     this.hitBlocks = hitBlocks;
+  }
+
+  /** Whether the keys stand in this engine's key table. */
+  isOf(engine: TransferEngine): boolean {
+    return this.#engine === engine && !this.#released;
+  }
+
+  /** No more than these blocks are hits: what the other shards have of the prefix. */
+  trim(blocks: number): void {
+    this.hitBlocks = Math.min(this.hitBlocks, blocks);
   }
 
   get hitTokens(): number {
@@ -55,7 +69,7 @@ export class KeyChain {
         lookUp,
       });
       const usable = layout.fullBlocksFor(Math.max(tokens.length - 1, 0));
-      return new KeyChain(engine, layout, offset, capacity, blocks, Math.min(stored, usable));
+      return new KeyChain(engine, layout, offset, capacity, blocks, stored, Math.min(stored, usable));
     } catch (error) {
       engine.keyTable.giveBack(offset, capacity);
       throw error;

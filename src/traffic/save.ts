@@ -1,21 +1,21 @@
 /** Computed blocks out of paged memory: the engine's slots -> buffer -> store. */
 import { persistGenerated } from '../flow/index.js';
 import type { BlockList } from '../memory/index.js';
-import { checkRange } from './check.js';
+import { checkChain, writeBlockTable, type BlockTable } from './block-table.js';
+import { Interruption, type CallOptions } from './interruption.js';
 import type { KeyChain } from './key-chain.js';
 import { settle } from './settle.js';
 import type { TrafficManager } from './traffic-manager.js';
 
-export interface SaveOptions {
+export interface SaveOptions extends CallOptions {
   /** Keys of the sequence; must not be released before the save has ended. */
   readonly chain: KeyChain;
   /** Blocks [firstBlock, firstBlock + blocks) of the sequence: full ones. */
   readonly firstBlock: number;
   readonly blocks: number;
   readonly geometry: number;
-  /** Slot of each of these blocks in the engine's memory; not to be written until the save has ended. */
-  readonly blockTable: ArrayLike<number>;
-  readonly signal?: AbortSignal;
+  /** Where these blocks lie in the engine's memory; not to be written until the save has ended. */
+  readonly blockTable: BlockTable;
 }
 
 export interface SaveResult {
@@ -35,24 +35,46 @@ export class SaveOperation {
 }
 
 async function run(manager: TrafficManager, options: SaveOptions): Promise<SaveResult> {
-  const { blocks } = options;
-  checkRange(options);
-  if (blocks === 0) return { blocks, bytes: 0 };
-  const { engine, buffer } = manager;
-  const slots = await buffer.take(blocks, options.signal);
+  const interruption = new Interruption(options);
   try {
-    const source = engine.slotTable.take(blocks);
+    return await checked(manager, options, interruption);
+  } catch (error) {
+    throw interruption.explain(error);
+  } finally {
+    interruption.end();
+  }
+}
+
+async function checked(
+  manager: TrafficManager,
+  options: SaveOptions,
+  interruption: Interruption,
+): Promise<SaveResult> {
+  const { engine, buffer, layout } = manager;
+  const { chain, firstBlock, blocks, geometry, blockTable } = options;
+  checkChain(engine, chain, firstBlock, blocks);
+  if (blocks === 0) return { blocks, bytes: 0 };
+  interruption.throwIfStopped('the save');
+  const shape = manager.tableShape(geometry);
+  const tokenBegin = firstBlock * layout.blockTokens;
+  const tokenEnd = tokenBegin + blocks * layout.blockTokens;
+  const span = { firstBlock, blocks, tokenBegin, tokenEnd, windowEnd: 0 };
+  const source = writeBlockTable(engine, geometry, shape, span, blockTable);
+  try {
+    const slots = await buffer.take(Math.min(blocks, buffer.slots), interruption.signal);
     try {
-      engine.setSlots(
-        source,
-        Array.from({ length: blocks }, (_, i) => options.blockTable[i]!),
-      );
-      return { blocks, bytes: await move(manager, options, slots, source) };
+      let bytes = 0;
+      // More than the buffer holds at once goes in turns; what a turn has published stays.
+      for (let done = 0; done < blocks; done += slots.count) {
+        const entry = source + done * shape.entriesPerBlock;
+        bytes += await move(manager, options, slots, entry, done, interruption.signal);
+      }
+      return { blocks, bytes };
     } finally {
-      engine.slotTable.giveBack(source, blocks);
+      slots.release();
     }
   } finally {
-    slots.release();
+    engine.slotTable.giveBack(source, blocks * shape.entriesPerBlock);
   }
 }
 
@@ -61,6 +83,8 @@ async function move(
   options: SaveOptions,
   slots: BlockList,
   source: number,
+  done: number,
+  signal: AbortSignal | undefined,
 ): Promise<number> {
   const { engine, buffer, layout } = manager;
   const gathered = engine.takeCounters(1);
@@ -71,15 +95,15 @@ async function move(
         buffer: buffer.geometry,
         hbmSlots: source,
         bufferSlots: slots.offset,
-        keys: options.chain.offset + options.firstBlock,
-        firstBlock: options.firstBlock,
-        blocks: options.blocks,
+        keys: options.chain.offset + options.firstBlock + done,
+        firstBlock: options.firstBlock + done,
+        blocks: Math.min(slots.count, options.blocks - done),
         blockTokens: layout.blockTokens,
         layers: layout.layers,
         gathered,
       }),
     );
-    return (await settle(engine, program, options.signal)).bytesMoved;
+    return (await settle(engine, program, signal)).bytesMoved;
   } finally {
     engine.counters.giveBack(gathered, 1);
   }

@@ -3,13 +3,15 @@
  * the base level, for an engine that has its own scheduler and its own paged KV memory: look up, load, save,
  * cancel. PrefillEngine and DecodeEngine (src/engine) stand on it.
  */
-import type { NativeGeometry, NativeRateLink } from '../binding/index.js';
+import type { NativeGeometry, NativePages, NativeRateLink } from '../binding/index.js';
 import { callNative, native } from '../binding/index.js';
 import { DualPathError } from '../errors/index.js';
 import type { BlockLayout } from '../layout/index.js';
 import { BlockSpace, bufferGeometry } from '../memory/index.js';
 import type { BlockStore } from '../storage/index.js';
 import { TransferEngine, type Runtime } from '../transfer/index.js';
+import { tableShape, writeBlockTable, type BlockTable, type TableShape } from './block-table.js';
+import { Interruption, type CallOptions } from './interruption.js';
 import { KeyChain } from './key-chain.js';
 import { LoadOperation, type LoadOptions } from './load.js';
 import { SaveOperation, type SaveOptions } from './save.js';
@@ -42,6 +44,8 @@ export interface TrafficManagerOptions {
   readonly durable?: boolean;
   /** Tokens of the longest request, for sizing tables; default 1,048,576. */
   readonly maxTokens?: number;
+  /** Most pages a block has in the engine's page tables, for sizing tables; default 4. */
+  readonly pagesPerBlock?: number;
 }
 
 export interface Links {
@@ -50,6 +54,9 @@ export interface Links {
   readonly nicEgress: NativeRateLink;
   readonly nicIngress: NativeRateLink;
 }
+
+/** Threads that hash are few; more would only wait there. */
+const maxLookups = 1024;
 
 export class TrafficManager {
   readonly name: string;
@@ -61,6 +68,8 @@ export class TrafficManager {
   readonly links: Links | undefined;
   readonly #peers = new Map<string, number>();
   readonly #prefix: string;
+  readonly #shapes = new Map<number, TableShape>();
+  #lookups = 0;
 
   constructor(options: TrafficManagerOptions) {
     const { layout, store, links } = options;
@@ -85,14 +94,34 @@ export class TrafficManager {
       ...(options.durable === undefined ? {} : { durable: options.durable }),
       ...this.links,
       keyEntries: powerAtLeast(Math.max(4 * sequenceBlocks, 1 << 14), 1 << 20),
-      slotEntries: powerAtLeast(Math.max(16 * (sequenceBlocks + options.bufferBlocks), 1 << 16), 1 << 24),
+      slotEntries: powerAtLeast(
+        Math.max(4 * (options.pagesPerBlock ?? 4) * (sequenceBlocks + options.bufferBlocks), 1 << 16),
+        1 << 24,
+      ),
     });
     this.buffer = new BlockSpace(this.engine, memory);
   }
 
-  /** Registers paged KV memory that the engine has laid out in an Arena: strides and planes per layer. */
-  adopt(geometry: NativeGeometry): number {
-    return this.engine.addGeometry(geometry);
+  /**
+   * Registers the engine's own KV memory: pages (engineGeometry) or slots in an Arena. It stays the engine's, and
+   * must stay where it is until close() has resolved.
+   * @throws INVALID_ARGUMENT for memory too small and for places that overlap, CAPACITY_EXHAUSTED
+   */
+  adopt(geometry: NativeGeometry | NativePages): number {
+    const id = this.engine.addGeometry(geometry);
+    this.#shapes.set(id, tableShape(geometry));
+    return id;
+  }
+
+  /** What block tables of an adopted geometry look like. @throws INVALID_ARGUMENT */
+  tableShape(geometry: number): TableShape {
+    const shape = this.#shapes.get(geometry);
+    if (shape !== undefined) return shape;
+    throw new DualPathError(
+      'INVALID_ARGUMENT',
+      `engine '${this.name}' has adopted no geometry ${geometry}; pass what adopt() returned`,
+      { engine: this.name, geometry },
+    );
   }
 
   /** The transport's handle of another engine. @throws PEER_LOST */
@@ -114,14 +143,67 @@ export class TrafficManager {
    * How much of a prompt is stored. No data is read; hashing and look-up run off the JavaScript thread. At
    * least one token is always left to compute. `tokens` must not change until it resolves. Release the chain
    * when no operation uses it any more.
+   * @throws CANCELLED, DEADLINE, CAPACITY_EXHAUSTED when too many are under way or the key table is full, CLOSED
    */
-  async lookup(tokens: Uint32Array): Promise<KeyChain> {
-    return await KeyChain.hash(this.engine, this.layout, tokens, true);
+  async lookup(tokens: Uint32Array, options: CallOptions = {}): Promise<KeyChain> {
+    return await this.#chain(tokens, true, options);
   }
 
-  /** Keys without asking what is stored. */
-  async hash(tokens: Uint32Array): Promise<KeyChain> {
-    return await KeyChain.hash(this.engine, this.layout, tokens, false);
+  /** Keys without asking what is stored. @throws as lookup() */
+  async hash(tokens: Uint32Array, options: CallOptions = {}): Promise<KeyChain> {
+    return await this.#chain(tokens, false, options);
+  }
+
+  async #chain(tokens: Uint32Array, lookUp: boolean, options: CallOptions): Promise<KeyChain> {
+    const interruption = new Interruption(options);
+    try {
+      interruption.throwIfStopped('the look-up');
+      if (this.#lookups >= maxLookups) {
+        throw new DualPathError(
+          'CAPACITY_EXHAUSTED',
+          `engine '${this.name}': ${maxLookups} look-ups are under way, the most that may; wait for one to end`,
+          { lookups: this.#lookups, limit_lookups: maxLookups },
+        );
+      }
+      this.#lookups++;
+      try {
+        const chain = await KeyChain.hash(this.engine, this.layout, tokens, lookUp);
+        // It writes the key table until it ends, so it is waited for.
+        if (interruption.stopped) chain.release();
+        interruption.throwIfStopped('the look-up');
+        return chain;
+      } finally {
+        this.#lookups--;
+      }
+    } finally {
+      interruption.end();
+    }
+  }
+
+  /**
+   * Blocks of adopted memory as a list of the slot table, for programs and kernels of the engine's own: `blocks`
+   * blocks from `offset` on. Release it when nothing that refers to it is in flight.
+   * @throws INVALID_ARGUMENT, CAPACITY_EXHAUSTED
+   */
+  list(options: {
+    readonly geometry: number;
+    readonly firstBlock?: number;
+    readonly blocks: number;
+    readonly blockTable: BlockTable;
+  }): { readonly offset: number; release(): void } {
+    const { geometry, firstBlock = 0, blocks, blockTable } = options;
+    const { blockTokens } = this.layout;
+    const shape = this.tableShape(geometry);
+    const tokenBegin = firstBlock * blockTokens;
+    const tokenEnd = tokenBegin + blocks * blockTokens;
+    const span = { firstBlock, blocks, tokenBegin, tokenEnd, windowEnd: 0 };
+    const offset = writeBlockTable(this.engine, geometry, shape, span, blockTable);
+    let held = true;
+    const release = (): void => {
+      if (held) this.engine.slotTable.giveBack(offset, blocks * shape.entriesPerBlock);
+      held = false;
+    };
+    return { offset, release };
   }
 
   /** Stored blocks into the engine's paged memory, layer by layer; through the buffer, in the background. */

@@ -11,6 +11,7 @@ import {
   type NativeEngine,
   type NativeEngineOptions,
   type NativeGeometry,
+  type NativePages,
 } from '../binding/index.js';
 import { DualPathError } from '../errors/index.js';
 import { programStatus, recordKind, recordWord, storageCall } from './abi.js';
@@ -288,8 +289,10 @@ export class TransferEngine implements RecordTaker {
     return this.#lookUps.run(tokens, range, signal);
   }
 
-  addGeometry(geometry: NativeGeometry): number {
-    return callNative(() => this.handle.addGeometry(geometry));
+  addGeometry(geometry: NativeGeometry | NativePages): number {
+    return callNative(() =>
+      'tables' in geometry ? this.handle.addPages(geometry) : this.handle.addGeometry(geometry),
+    );
   }
 
   /** A peer by its name on the transport. @throws PEER_LOST */

@@ -12,7 +12,7 @@ import { verifyStore } from '../../src/replay/index.js';
 import { LinearTimeModel, LocalScheduler } from '../../src/scheduler/index.js';
 import type { EngineCapacity, ReadPolicy, SchedulerClient } from '../../src/scheduler/index.js';
 import { BlockStore } from '../../src/storage/index.js';
-import { TrafficManager } from '../../src/traffic/index.js';
+import { TrafficManager, type CallOptions } from '../../src/traffic/index.js';
 import { Runtime } from '../../src/transfer/index.js';
 import { decodeSequence, onDevice, type Compute } from './devices.js';
 import { freeOf, type Free } from './free.js';
@@ -49,6 +49,7 @@ export interface ClusterOptions {
   /** Awaited before a sequence decodes. */
   readonly beforeDecode?: (sequence: DecodeSequence) => Promise<void>;
   readonly prompt?: (request: string, tokens: Uint32Array) => Uint32Array | Promise<Uint32Array>;
+  readonly limits?: (request: string) => CallOptions;
 }
 
 /** The decode side reads all hits: they do not fit the PE buffer. */
@@ -207,6 +208,7 @@ export class TestCluster {
       prompts: {
         prompt: (request) => prompt(request, turn(request).prompt),
         maxNewTokens: (request) => turn(request).reply.length,
+        ...(this.#options.limits === undefined ? {} : { limits: this.#options.limits }),
       },
     };
   }

@@ -247,13 +247,6 @@ describe('limits', () => {
     expect(manager.buffer.highWater).toBe(blocks);
   });
 
-  it('a load that no buffer could hold', async () => {
-    const { manager, loadOptions } = await scene({ buffer: 7 });
-    const error = await failedLoad(manager, await loadOptions());
-    expect(error).toMatchObject({ code: 'REQUEST_TOO_LARGE', failedFromBlock: 0 });
-    expect(error.message).toMatch(/8 blocks needed, 'manager-\d+' has 7 in all; give it more memory/);
-  });
-
   it.each([
     ['more blocks than have keys', { blocks: 9 }],
     ['more blocks than the table has', { blockTable: [1, 2] }],

@@ -143,7 +143,7 @@ export class PagedMemory {
   }
 }
 
-function kvByte(seed: number, layer: number, plane: number, token: number, i: number): number {
+export function kvByte(seed: number, layer: number, plane: number, token: number, i: number): number {
   let x = Math.imul(seed + 1, 0x9e3779b1) ^ Math.imul(layer * 64 + plane + 1, 0x85ebca6b);
   x = Math.imul(x ^ (token * 256 + i), 0xc2b2ae35);
   return (x ^ (x >>> 15)) & 0xff;

@@ -38,6 +38,22 @@ TEST(BlockPoolTest, RefusesAListWithAnythingWrongInIt) {
   EXPECT_EQ(pool.available(), 8u);
 }
 
+TEST(BlockPoolTest, ASharedSlotIsFreeWhenTheLastHasGivenItBack) {
+  BlockPool pool(4);
+  std::vector<uint32_t> slots(3);
+  ASSERT_TRUE(pool.take(3, slots.data()));
+  ASSERT_TRUE(pool.share(slots.data(), 2));
+  EXPECT_TRUE(pool.give_back(slots.data(), 3));
+  EXPECT_EQ(pool.available(), 2u);
+  EXPECT_FALSE(pool.give_back(slots.data(), 3)) << "the third is free";
+  EXPECT_FALSE(pool.share(slots.data(), 3));
+  EXPECT_TRUE(pool.give_back(slots.data(), 2)) << "a refusal has changed nothing";
+  EXPECT_FALSE(pool.give_back(slots.data(), 1));
+  EXPECT_EQ(pool.available(), 4u);
+  const uint32_t beyond = 4;
+  EXPECT_FALSE(pool.share(&beyond, 1));
+}
+
 TEST(BlockPoolTest, NeverHandsOutASlotTwice) {
   std::mt19937 random(7);
   BlockPool pool(64);

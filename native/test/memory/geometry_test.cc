@@ -185,6 +185,14 @@ class CopyBlockTest : public ::testing::Test {
   std::mt19937_64 random_{20240607};
 };
 
+// Of slots, one entry a block.
+uint64_t copy_slot(const Geometry& from, uint32_t from_slot, const Geometry& to, uint32_t to_slot,
+                   uint32_t layer, uint32_t block, TokenRange range, uint32_t window_end) {
+  uint64_t bytes = 0;
+  EXPECT_TRUE(copy_block(from, &from_slot, to, &to_slot, layer, block, range, window_end, &bytes));
+  return bytes;
+}
+
 // What copy_block says of itself, byte by byte.
 uint64_t transcribe(const Geometry& from, uint32_t from_slot, const Geometry& to, uint32_t to_slot,
                     uint32_t layer, uint32_t block, TokenRange range, uint32_t window_end) {
@@ -223,7 +231,7 @@ TEST_F(CopyBlockTest, MovesWhatAPlainTranscriptionMoves) {
     const uint32_t window_end = below(2) * below(7 * shape.block_tokens);
     const uint32_t from_slot = below(slots);
     const uint32_t to_slot = below(slots);
-    const uint64_t moved = copy_block(*from, from_slot, *to, to_slot, layer, block, range, window_end);
+    const uint64_t moved = copy_slot(*from, from_slot, *to, to_slot, layer, block, range, window_end);
     const std::vector<std::byte> got(memory.begin(), memory.end());
     std::copy(expected.begin(), expected.end(), memory.begin());
     EXPECT_EQ(moved, transcribe(*from, from_slot, *to, to_slot, layer, block, range, window_end));
@@ -236,11 +244,11 @@ TEST_F(CopyBlockTest, MovesNothingOutsideTheRange) {
   const Shape shape = uniform_shape(2, 4, {{8, 0}});
   const auto from = full_blocks(shape, 1);
   const auto to = full_blocks(shape, 1);
-  EXPECT_EQ(copy_block(*from, 0, *to, 0, 0, 2, {0, 8}, 0), 0u);
-  EXPECT_EQ(copy_block(*from, 0, *to, 0, 0, 2, {12, 20}, 0), 0u);
-  EXPECT_EQ(copy_block(*from, 0, *to, 0, 0, 2, {11, 20}, 0), 8u);
-  EXPECT_EQ(copy_block(*from, 0, *to, 0, 0, 2, {0, 9}, 0), 8u);
-  EXPECT_EQ(copy_block(*from, 0, *to, 0, 0, UINT32_MAX, {0, UINT32_MAX}, 0), 0u);
+  EXPECT_EQ(copy_slot(*from, 0, *to, 0, 0, 2, {0, 8}, 0), 0u);
+  EXPECT_EQ(copy_slot(*from, 0, *to, 0, 0, 2, {12, 20}, 0), 0u);
+  EXPECT_EQ(copy_slot(*from, 0, *to, 0, 0, 2, {11, 20}, 0), 8u);
+  EXPECT_EQ(copy_slot(*from, 0, *to, 0, 0, 2, {0, 9}, 0), 8u);
+  EXPECT_EQ(copy_slot(*from, 0, *to, 0, 0, UINT32_MAX, {0, UINT32_MAX}, 0), 0u);
 }
 
 }  // namespace
