@@ -1,6 +1,16 @@
 #include "objects.h"
+#include "store_tool.h"
 
 namespace dualpath::bindings {
+
+Napi::Object faults_value(Napi::Env env, const std::array<uint64_t, store::kBlockFaults>& faults) {
+  constexpr const char* kNames[store::kBlockFaults] = {nullptr,          "truncated",     "notABlock",
+                                                       "unknownVersion", "headerCorrupt", "foreign",
+                                                       "wrongKey",       "wrongSize",     "layerCorrupt"};
+  Napi::Object out = Napi::Object::New(env);
+  for (size_t i = 1; i < store::kBlockFaults; ++i) out.Set(kNames[i], number(env, faults[i]));
+  return out;
+}
 
 void StoreObject::define(Napi::Env env, Napi::Object exports) {
   exports.Set("Store", DefineClass(env, "Store",
@@ -8,7 +18,8 @@ void StoreObject::define(Napi::Env env, Napi::Object exports) {
                                     InstanceMethod<&StoreObject::statistics>("statistics")}));
 }
 
-// {path, identity, layerBytes: number[], salt?: Uint8Array, create?, indexCapacity?}
+// {path, identity, layerBytes: number[], namespace?, salt?: Uint8Array, create?, indexCapacity?,
+// capacityBytes?}
 StoreObject::StoreObject(const Napi::CallbackInfo& info) : Napi::ObjectWrap<StoreObject>(info) {
   const Napi::Env env = info.Env();
   Options options(env, info[0]);
@@ -16,7 +27,9 @@ StoreObject::StoreObject(const Napi::CallbackInfo& info) : Napi::ObjectWrap<Stor
   const std::string identity = options.string("identity");
   store::StoreOptions wanted;
   wanted.create = options.boolean("create", true);
+  if (options.has("namespace")) wanted.namespace_name = options.string("namespace");
   wanted.index_capacity = options.u64("indexCapacity", wanted.index_capacity);
+  wanted.capacity_bytes = options.u64("capacityBytes");
   const Napi::Value layers = options.get("layerBytes");
   if (!layers.IsArray()) options.fail("layerBytes", "an array");
   if (!options.ok()) return;
@@ -59,14 +72,28 @@ Napi::Value StoreObject::statistics(const Napi::CallbackInfo& info) {
   const Napi::Env env = info.Env();
   const store::StoreStatistics stat = store_->stat();
   Napi::Object out = Napi::Object::New(env);
-  out.Set("blocks", number(env, stat.blocks));
-  out.Set("bytes", number(env, stat.bytes));
-  out.Set("probes", number(env, stat.probes));
-  out.Set("probeErrors", number(env, stat.probe_errors));
-  out.Set("published", number(env, stat.published));
-  out.Set("forgotten", number(env, stat.forgotten));
-  out.Set("quarantined", number(env, stat.quarantined));
-  out.Set("indexOverflows", number(env, stat.index_overflows));
+  const std::pair<const char*, uint64_t> fields[] = {{"blocks", stat.blocks},
+                                                     {"bytes", stat.bytes},
+                                                     {"probes", stat.probes},
+                                                     {"probeErrors", stat.probe_errors},
+                                                     {"published", stat.published},
+                                                     {"forgotten", stat.forgotten},
+                                                     {"quarantined", stat.quarantined},
+                                                     {"indexOverflows", stat.index_overflows},
+                                                     {"indexResets", stat.index_resets},
+                                                     {"capacityBytes", stat.capacity_bytes},
+                                                     {"evictionsSeen", stat.evictions_seen},
+                                                     {"evictedBlocks", stat.evictions.evicted_blocks},
+                                                     {"evictedBytes", stat.evictions.evicted_bytes},
+                                                     {"evictionFailures", stat.evictions.failures},
+                                                     {"collections", stat.evictions.collections},
+                                                     {"agesWritten", stat.ages.written},
+                                                     {"agesDropped", stat.ages.dropped}};
+  for (const auto& [name, value] : fields) out.Set(name, number(env, value));
+  Napi::Object misses = faults_value(env, stat.faults);
+  misses.Set("vanished", number(env, stat.forgotten));
+  out.Set("missesByCause", misses);
+  out.Set("sharedWithHost", stat.shared);
   return out;
 }
 
