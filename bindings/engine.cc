@@ -28,7 +28,7 @@ class HashWorker : public Napi::AsyncWorker {
   void Execute() override {
     store::BlockKey* keys = engine_->door().keys() + key_offset;
     store::extend_chain(parent, tokens_ + first_token, block_tokens, blocks, keys);
-    if (look_up) stored_ = engine_->options().store->longest_prefix(keys, blocks);
+    if (look_up) stored_ = engine_->options().store->acquire_prefix(keys, blocks);
   }
   void OnOK() override { deferred_.Resolve(Napi::Number::New(Env(), static_cast<double>(stored_))); }
   void OnError(const Napi::Error& error) override { deferred_.Reject(error.Value()); }
@@ -94,17 +94,18 @@ std::shared_ptr<RateLink> link_of(Options& options, const char* name) {
 }  // namespace
 
 void EngineObject::define(Napi::Env env, Napi::Object exports) {
-  exports.Set("Engine", DefineClass(env, "Engine",
-                                    {InstanceMethod<&EngineObject::door>("door"),
-                                     InstanceMethod<&EngineObject::doorbell>("doorbell"),
-                                     InstanceMethod<&EngineObject::add_geometry>("addGeometry"),
-                                     InstanceMethod<&EngineObject::connect>("connect"),
-                                     InstanceMethod<&EngineObject::cancel>("cancel"),
-                                     InstanceMethod<&EngineObject::hash>("hash"),
-                                     InstanceMethod<&EngineObject::block_path>("blockPath"),
-                                     InstanceMethod<&EngineObject::request_close>("requestClose"),
-                                     InstanceMethod<&EngineObject::detach>("detach"),
-                                     InstanceMethod<&EngineObject::statistics>("statistics")}));
+  exports.Set(
+      "Engine",
+      DefineClass(
+          env, "Engine",
+          {InstanceMethod<&EngineObject::door>("door"), InstanceMethod<&EngineObject::doorbell>("doorbell"),
+           InstanceMethod<&EngineObject::add_geometry>("addGeometry"),
+           InstanceMethod<&EngineObject::connect>("connect"), InstanceMethod<&EngineObject::cancel>("cancel"),
+           InstanceMethod<&EngineObject::hash>("hash"), InstanceMethod<&EngineObject::release>("release"),
+           InstanceMethod<&EngineObject::block_path>("blockPath"),
+           InstanceMethod<&EngineObject::request_close>("requestClose"),
+           InstanceMethod<&EngineObject::detach>("detach"),
+           InstanceMethod<&EngineObject::statistics>("statistics")}));
 }
 
 EngineObject::EngineObject(const Napi::CallbackInfo& info) : Napi::ObjectWrap<EngineObject>(info) {

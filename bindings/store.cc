@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "objects.h"
 #include "store_tool.h"
 
@@ -95,6 +97,22 @@ Napi::Value StoreObject::statistics(const Napi::CallbackInfo& info) {
   out.Set("missesByCause", misses);
   out.Set("sharedWithHost", stat.shared);
   return out;
+}
+
+// release(keyOffset, held, stored): ends what a look-up holds of a chain in the key table, and ages the
+// chain's stored blocks.
+Napi::Value EngineObject::release(const Napi::CallbackInfo& info) {
+  const uint32_t offset = info[0].ToNumber().Uint32Value();
+  const uint32_t held = info[1].ToNumber().Uint32Value();
+  const uint32_t stored = info[2].ToNumber().Uint32Value();
+  const uint32_t entries = engine_->door().header().key_entries;
+  const auto& store = engine_->options().store;
+  if (store == nullptr || offset > entries || std::max(held, stored) > entries - offset) {
+    throw_argument(info.Env(), "keyOffset", "a range of the key table");
+  } else {
+    store->release(engine_->door().keys() + offset, held, stored);
+  }
+  return info.Env().Undefined();
 }
 
 }  // namespace dualpath::bindings

@@ -242,7 +242,10 @@ export interface NativeEngine {
   addGeometry(geometry: NativeGeometry): number;
   connect(name: string): number;
   cancel(program: number): void;
+  /** With lookUp the stored blocks stay, for collectors of this host, until they are released. */
   hash(tokens: Uint32Array, range: HashRange): Promise<number>;
+  /** Ends the hold on the first `held` blocks of a chain; its first `stored` blocks have been used now. */
+  release(keyOffset: number, held: number, stored: number): void;
   /** File of the block whose key stands at this entry of the key table; empty without a store. */
   blockPath(key: number): string;
   requestClose(): void;

@@ -12,6 +12,8 @@ export class KeyChain {
   readonly #engine: TransferEngine;
   readonly #layout: BlockLayout;
   readonly #capacity: number;
+  /** Blocks that no collector of this host evicts until release(). */
+  readonly #held: number;
   #released = false;
 
   private constructor(
@@ -21,6 +23,7 @@ export class KeyChain {
     capacity: number,
     blocks: number,
     hitBlocks: number,
+    held: number,
   ) {
     this.#engine = engine;
     this.#layout = layout;
@@ -28,6 +31,7 @@ export class KeyChain {
     this.#capacity = capacity;
     this.blocks = blocks;
     this.hitBlocks = hitBlocks;
+    this.#held = held;
   }
 
   get hitTokens(): number {
@@ -55,7 +59,7 @@ export class KeyChain {
         lookUp,
       });
       const usable = layout.fullBlocksFor(Math.max(tokens.length - 1, 0));
-      return new KeyChain(engine, layout, offset, capacity, blocks, Math.min(stored, usable));
+      return new KeyChain(engine, layout, offset, capacity, blocks, Math.min(stored, usable), stored);
     } catch (error) {
       engine.keyTable.giveBack(offset, capacity);
       throw error;
@@ -82,6 +86,7 @@ export class KeyChain {
   release(): void {
     if (this.#released) return;
     this.#released = true;
+    this.#engine.releaseBlocks(this.offset, this.#held, this.blocks);
     this.#engine.keyTable.giveBack(this.offset, this.#capacity);
   }
 }

@@ -310,6 +310,11 @@ export class TransferEngine implements RecordTaker {
     }
   }
 
+  /** Ends what a look-up holds: the first `held` blocks of a chain. Its first `stored` ones were used now. */
+  releaseBlocks(keyOffset: number, held: number, stored: number): void {
+    callNative(() => this.handle.release(keyOffset, held, stored));
+  }
+
   addGeometry(geometry: NativeGeometry): number {
     return callNative(() => this.handle.addGeometry(geometry));
   }
