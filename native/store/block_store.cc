@@ -114,9 +114,7 @@ bool BlockStore::probe(const BlockKey& key) noexcept {
   if (log_.condemned(key)) return false;
   if (exists(path)) {
     counters_.probe_hits.fetch_add(1, std::memory_order_relaxed);
-    add_to_index(key);
-    // Another thread may have caught up before the key was in.
-    if (log_.announced() != position) index_.erase(key);
+    add_to_index(key, position);
     return true;
   }
   if (errno != ENOENT) {
@@ -126,15 +124,20 @@ bool BlockStore::probe(const BlockKey& key) noexcept {
   return false;
 }
 
-void BlockStore::add_to_index(const BlockKey& key) noexcept {
+// position: of the log when the block was seen, or was not condemned.
+void BlockStore::add_to_index(const BlockKey& key, uint64_t position) noexcept {
   if (index_.insert(key) == KeyIndex::Insert::kFull) {
     counters_.index_overflows.fetch_add(1, std::memory_order_relaxed);
   }
+  // Another thread may have caught up since, without meeting the key.
+  if (log_.announced() != position) index_.erase(key);
 }
 
 void BlockStore::publish(const BlockKey& key, uint32_t depth) noexcept {
   counters_.published.fetch_add(1, std::memory_order_relaxed);
-  add_to_index(key);
+  // A collector may be about to unlink the file of that name that was there before, and take this one.
+  const uint64_t position = log_.announced();
+  if (!log_.condemned(key)) add_to_index(key, position);
   ages_->published(key, depth);
   log_.add_bytes(static_cast<int64_t>(format_.file_bytes()));
   if (evictor_ != nullptr) evictor_->published();

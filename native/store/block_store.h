@@ -160,14 +160,14 @@ class BlockStore {
                               const StoreOptions& options);
   Status set_root_key(std::span<const uint8_t> salt);
   Status settle_manifest(bool create);
-  Status settle_layers(bool create);
+  Status settle_layers();
   Status check_writable(const std::string& directory) const;
   Status remove_stale_temps();
   Status count_quarantined();
   Status fill_index();
   void start_sharing();
 
-  void add_to_index(const BlockKey& key) noexcept;
+  void add_to_index(const BlockKey& key, uint64_t position) noexcept;
   bool probe(const BlockKey& key) noexcept;
   bool exists(const char* path) noexcept;
   void catch_up() noexcept;

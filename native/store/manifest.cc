@@ -114,7 +114,6 @@ Status write_value(int root_fd, const std::string& root, const char* temp_name, 
   if (unlinkat(root_fd, temp_name, 0) != 0 && errno != ENOENT && status.ok()) {
     status = io_error("unlinkat", temp_path, errno);
   }
-  if (status.ok() && fsync(root_fd) != 0) status = io_error("fsync", root, errno);
   return status;
 }
 

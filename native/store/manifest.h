@@ -38,7 +38,7 @@ Status check_manifest(int root_fd, const std::string& root, const std::string& i
 Status read_manifest(int root_fd, const std::string& root, std::string* identity);
 
 // Writes it by way of temp_name (relative to root_fd). Fine too when another process was first: check
-// again afterwards.
+// again afterwards. The bytes are fsynced; the directory is the caller's.
 Status write_manifest(int root_fd, const std::string& root, const char* temp_name,
                       const std::string& identity);
 

@@ -79,23 +79,27 @@ Status refuse_other_programs(int root_fd, const std::string& root) {
                            stranger + "', so it is another program's; give an empty or a new directory");
 }
 
-Status make_store_directories(int root_fd, const std::string& root, const std::string& namespace_name) {
+Status make_store_directories(int root_fd, const std::string& root, const std::string& namespace_name,
+                              bool* made) {
   Maker maker(root_fd, root);
-  bool made = false;
+  *made = false;
   for (const char* name : {kTemp, kBad, kHosts, kBlocks}) {
-    if (Status status = maker.make(name, &made); !status.ok()) return status;
+    if (Status status = maker.make(name, made); !status.ok()) return status;
   }
-  const std::string parent = namespace_directory(namespace_name);
   if (!namespace_name.empty()) {
-    for (const std::string& name : {std::string(kNamespaces), parent}) {
-      if (Status status = maker.make(name, &made); !status.ok()) return status;
+    for (const std::string& name : {std::string(kNamespaces), namespace_directory(namespace_name)}) {
+      if (Status status = maker.make(name, made); !status.ok()) return status;
     }
   }
   for (unsigned i = 0; i < kFanOut; ++i) {
-    if (Status status = maker.make(fan_out_directory(namespace_name, i), &made); !status.ok()) return status;
+    if (Status status = maker.make(fan_out_directory(namespace_name, i), made); !status.ok()) return status;
   }
-  if (!made) return {};
-  Status status = maker.sync(parent);
+  return {};
+}
+
+Status sync_store_directories(int root_fd, const std::string& root, const std::string& namespace_name) {
+  Maker maker(root_fd, root);
+  Status status = maker.sync(namespace_directory(namespace_name));
   if (status.ok() && !namespace_name.empty()) status = maker.sync(kNamespaces);
   if (status.ok()) status = maker.sync(".");
   return status;

@@ -14,9 +14,11 @@ Status open_store_root(const std::string& path, bool create, ScopedFd* out);
 // STORE_MISMATCH when a directory without a manifest holds what no store has.
 Status refuse_other_programs(int root_fd, const std::string& root);
 
-// Makes what is missing for a namespace ("": the default one); what was made is fsynced, so that a block
-// that is durable has directories that are.
-Status make_store_directories(int root_fd, const std::string& root, const std::string& namespace_name);
+// Makes what is missing for a namespace ("": the default one). *made: whether anything was.
+Status make_store_directories(int root_fd, const std::string& root, const std::string& namespace_name,
+                              bool* made);
+// What was made survives a loss of power, so that a durable block has directories that do.
+Status sync_store_directories(int root_fd, const std::string& root, const std::string& namespace_name);
 
 // A named namespace leaves the store at once, by a rename into trash/; what its files take is given back
 // by remove_trash. *found: whether there was one.

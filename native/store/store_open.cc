@@ -23,7 +23,6 @@ Status BlockStore::open(const std::string& path, const BlockFormat& format, std:
   if (status.ok()) status = store->settle_manifest(options.create);
   if (status.ok()) status = store->check_writable(kTemp);
   if (status.ok()) status = store->check_writable(kBad);
-  if (status.ok()) status = store->settle_layers(options.create);
   if (status.ok()) status = store->remove_stale_temps();
   if (status.ok()) status = store->count_quarantined();
   if (!status.ok()) return status;
@@ -76,7 +75,7 @@ Status BlockStore::settle_manifest(bool create) {
     if (status = refuse_other_programs(root_fd(), path_); !status.ok()) return status;
   }
   if (!create) {
-    if (state == ManifestState::kMatches) return {};
+    if (state == ManifestState::kMatches) return settle_layers();
     return Status::error("STORAGE_IO",
                          "block store " + path_ + ": no " + kManifestName +
                              " in this directory; open it with create, or check the path",
@@ -84,18 +83,24 @@ Status BlockStore::settle_manifest(bool create) {
   }
   // Before the manifest, so that whoever sees a manifest finds the directories; and also when there is
   // one, as somebody may have emptied the store by hand.
-  if (status = make_store_directories(root_fd(), path_, options_.namespace_name); !status.ok()) return status;
-  if (state == ManifestState::kMatches) return {};
-  char temp_name[kBlockPathBytes];
-  temp_path(temp_name);
-  if (status = write_manifest(root_fd(), path_, temp_name, format_.identity()); !status.ok()) return status;
-  return check_manifest(root_fd(), path_, format_.identity(), &state);
+  bool made = false;
+  status = make_store_directories(root_fd(), path_, options_.namespace_name, &made);
+  if (status.ok() && state == ManifestState::kAbsent) {
+    made = true;
+    char temp_name[kBlockPathBytes];
+    temp_path(temp_name);
+    status = write_manifest(root_fd(), path_, temp_name, format_.identity());
+    if (status.ok()) status = check_manifest(root_fd(), path_, format_.identity(), &state);
+  }
+  if (status.ok()) status = settle_layers();
+  if (status.ok() && made) status = sync_store_directories(root_fd(), path_, options_.namespace_name);
+  return status;
 }
 
-Status BlockStore::settle_layers(bool create) {
+Status BlockStore::settle_layers() {
   std::vector<uint64_t> found;
   Status status = read_layers(root_fd(), path_, &found);
-  if (status.ok() && found.empty() && create) {
+  if (status.ok() && found.empty() && options_.create) {
     char temp_name[kBlockPathBytes];
     temp_path(temp_name);
     status = write_layers(root_fd(), path_, temp_name, format_.layer_bytes());
@@ -150,13 +155,14 @@ void BlockStore::start_sharing() {
 }
 
 Status BlockStore::fill_index() {
+  const uint64_t position = eviction_position();
   for (unsigned i = 0; i < kFanOut; ++i) {
     const std::string directory = fan_out_directory(options_.namespace_name, i);
     if (Status status = check_writable(directory); !status.ok()) return status;
     Status status = for_each_entry(root_fd(), path_, directory, [&](int, const char* name) {
       const std::optional<BlockKey> key = parse_block_name(name);
       if (key && key->bytes[0] == i) {
-        add_to_index(*key);
+        add_to_index(*key, position);
       } else {
         ++counters_.foreign_names;
       }
