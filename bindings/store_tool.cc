@@ -16,41 +16,69 @@ using store::ToolProgress;
 // An environment that ends (worker.terminate) waits for its jobs: this makes them short.
 void stop_work(void* progress) { static_cast<ToolProgress*>(progress)->stop = true; }
 
+// Plain napi_async_work: what node-addon-api makes of it aborts when its worker is terminated meanwhile.
 template <typename Result>
-class Job : public Napi::AsyncWorker {
+class Job {
  public:
   using Work = std::function<Status(const StoreRoot&, ToolProgress&, Result&)>;
   using Answer = Napi::Value (*)(Napi::Env, const Result&);
 
-  Job(Napi::Env env, std::shared_ptr<StoreRoot> root, std::shared_ptr<ToolProgress> progress, Work work,
-      Answer answer)
-      : Napi::AsyncWorker(env),
-        root_(std::move(root)),
-        progress_(std::move(progress)),
-        work_(std::move(work)),
-        answer_(answer),
-        deferred_(Napi::Promise::Deferred::New(env)) {
-    napi_add_env_cleanup_hook(env, stop_work, progress_.get());
-  }
-  ~Job() override { napi_remove_env_cleanup_hook(Env(), stop_work, progress_.get()); }
+  Job(std::shared_ptr<StoreRoot> root, std::shared_ptr<ToolProgress> progress, Work work, Answer answer)
+      : root_(std::move(root)), progress_(std::move(progress)), work_(std::move(work)), answer_(answer) {}
 
-  Napi::Promise promise() { return deferred_.Promise(); }
-  void Execute() override { status_ = work_(*root_, *progress_, result_); }
-  void OnOK() override {
-    if (status_.ok()) {
-      deferred_.Resolve(answer_(Env(), result_));
-    } else {
-      deferred_.Reject(status_error(Env(), status_).Value());
+  // The promise, or nothing when the environment is ending.
+  static napi_value start(napi_env env, std::unique_ptr<Job> job) {
+    napi_value name = nullptr;
+    napi_value promise = nullptr;
+    napi_create_string_utf8(env, "dualpath.store", NAPI_AUTO_LENGTH, &name);
+    const auto execute = [](napi_env, void* data) {
+      Job* job = static_cast<Job*>(data);
+      job->status_ = job->work_(*job->root_, *job->progress_, job->result_);
+    };
+    const auto complete = [](napi_env env, napi_status, void* data) {
+      const std::unique_ptr<Job> job(static_cast<Job*>(data));
+      napi_remove_env_cleanup_hook(env, stop_work, job->progress_.get());
+      job->settle(env);
+      napi_delete_async_work(env, job->async_work_);
+    };
+    if (napi_create_promise(env, &job->deferred_, &promise) != napi_ok ||
+        napi_create_async_work(env, nullptr, name, execute, complete, job.get(), &job->async_work_) !=
+            napi_ok) {
+      return nullptr;
     }
+    if (napi_queue_async_work(env, job->async_work_) != napi_ok) {
+      napi_delete_async_work(env, job->async_work_);
+      return nullptr;
+    }
+    Job* queued = job.release();
+    napi_add_env_cleanup_hook(env, stop_work, queued->progress_.get());
+    return promise;
   }
-  void OnError(const Napi::Error& error) override { deferred_.Reject(error.Value()); }
 
  private:
+  void settle(napi_env env) {
+    if (!runs(env)) return;
+    if (status_.ok()) {
+      napi_resolve_deferred(env, deferred_, answer_(env, result_));
+    } else {
+      napi_reject_deferred(env, deferred_, status_error(env, status_).Value());
+    }
+  }
+
+  // Whether there still is somebody to answer.
+  static bool runs(napi_env env) {
+    napi_value object = nullptr;
+    napi_value value = nullptr;
+    return napi_create_object(env, &object) == napi_ok && napi_get_boolean(env, true, &value) == napi_ok &&
+           napi_set_named_property(env, object, "runs", value) == napi_ok;
+  }
+
   std::shared_ptr<StoreRoot> root_;
   std::shared_ptr<ToolProgress> progress_;
   Work work_;
   Answer answer_;
-  Napi::Promise::Deferred deferred_;
+  napi_deferred deferred_ = nullptr;
+  napi_async_work async_work_ = nullptr;
   Status status_;
   Result result_{};
 };
@@ -62,10 +90,11 @@ Napi::Value start(Napi::Env env, const std::shared_ptr<StoreRoot>& root,
   progress->stop = false;
   progress->done = 0;
   progress->total = 0;
-  auto* job = new Job<Result>(env, root, progress, std::move(work), answer);
-  const Napi::Promise promise = job->promise();
-  job->Queue();
-  return promise;
+  auto job = std::make_unique<Job<Result>>(root, progress, std::move(work), answer);
+  const napi_value promise = Job<Result>::start(env, std::move(job));
+  if (promise != nullptr) return {env, promise};
+  throw_status(env, Status::error("CLOSED", "the environment is ending"));
+  return env.Undefined();
 }
 
 template <typename Count>
