@@ -90,7 +90,8 @@ Napi::Value StoreObject::statistics(const Napi::CallbackInfo& info) {
                                                      {"evictionFailures", stat.evictions.failures},
                                                      {"collections", stat.evictions.collections},
                                                      {"agesWritten", stat.ages.written},
-                                                     {"agesDropped", stat.ages.dropped}};
+                                                     {"agesDropped", stat.ages.dropped},
+                                                     {"agesQueued", stat.ages.queued}};
   for (const auto& [name, value] : fields) out.Set(name, number(env, value));
   Napi::Object misses = faults_value(env, stat.faults);
   misses.Set("vanished", number(env, stat.forgotten));

@@ -118,11 +118,11 @@ void AgeWriter::work() {
     key_count_ -= run.keys;
     first_run_ = (first_run_ + 1) % kQueuedRuns;
     --run_count_;
-    working_ = true;
+    working_keys_ = run.keys;
     lock.unlock();
     write_run(keys, run);
     lock.lock();
-    working_ = false;
+    working_keys_ = 0;
     if (run_count_ == 0) idle_.notify_all();
   }
 }
@@ -166,11 +166,13 @@ bool AgeWriter::write_age(const BlockKey& key, uint32_t depth, bool fresh) noexc
 
 void AgeWriter::drain() {
   std::unique_lock lock(mutex_);
-  idle_.wait(lock, [this] { return run_count_ == 0 && !working_; });
+  idle_.wait(lock, [this] { return run_count_ == 0 && working_keys_ == 0; });
 }
 
 AgeWriter::Statistics AgeWriter::statistics() const noexcept {
-  return {written_.load(std::memory_order_relaxed), dropped_.load(std::memory_order_relaxed)};
+  const std::lock_guard lock(mutex_);
+  return {written_.load(std::memory_order_relaxed), dropped_.load(std::memory_order_relaxed),
+          key_count_ + working_keys_};
 }
 
 }  // namespace dualpath::store

@@ -39,6 +39,7 @@ class AgeWriter {
   struct Statistics {
     uint64_t written;  // ages set
     uint64_t dropped;  // blocks whose age was not, as the queue was full
+    uint64_t queued;   // blocks whose turn has not come
   };
 
   // directory_fd and block_directory name the blocks' files (paths.h) and outlive this.
@@ -79,7 +80,7 @@ class AgeWriter {
   std::atomic<uint64_t> written_{0};
   std::atomic<uint64_t> dropped_{0};
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable wake_;
   std::condition_variable idle_;
   // Rings; a run's keys lie one after another, modulo kQueuedKeys.
@@ -87,7 +88,7 @@ class AgeWriter {
   std::unique_ptr<Run[]> runs_;
   size_t first_key_ = 0, key_count_ = 0;
   size_t first_run_ = 0, run_count_ = 0;
-  bool working_ = false;
+  size_t working_keys_ = 0;  // of the run that is being written
   std::chrono::steady_clock::time_point deadline_;
   std::atomic<bool> stopping_{false};
   std::thread thread_;

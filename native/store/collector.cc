@@ -13,6 +13,7 @@ namespace dualpath::store {
 namespace {
 
 constexpr size_t kEntriesAtOnce = 512;  // of a directory, between calls of go_on
+constexpr int kMaxPasses = 1000;
 constexpr long kLockPoll_ns = 20'000'000;
 
 int64_t time_ns(const timespec& time) noexcept {
@@ -45,7 +46,7 @@ Status Collector::collect(const CollectOptions& options, CollectResult* out) {
   log_->settle();  // whatever a collector that died has left
   oldest_.reserve(options.candidates);
   Status status;
-  for (bool first = true; status.ok() && !out->stopped; first = false) {
+  for (int pass = 0; pass < kMaxPasses && !out->stopped; ++pass) {
     const int64_t known_bytes = log_->bytes();
     CollectResult scanned;
     uint64_t bytes = 0;
@@ -53,16 +54,18 @@ Status Collector::collect(const CollectOptions& options, CollectResult* out) {
     out->stopped = scanned.stopped;
     if (!status.ok() || scanned.stopped) break;
     log_->set_scanned(static_cast<int64_t>(time(nullptr)), static_cast<int64_t>(bytes) - known_bytes);
-    if (first) {
+    if (pass == 0) {
       out->blocks = scanned.blocks;
       out->bytes = bytes;
     }
-    if (bytes <= options.target_bytes || (first && bytes <= options.trigger_bytes)) break;
+    if (bytes <= options.target_bytes || (pass == 0 && bytes <= options.trigger_bytes)) break;
     const bool all = oldest_.size() < options.candidates;
-    const uint64_t before = out->evicted_blocks;
+    const uint64_t evicted = out->evicted_blocks;
+    const uint64_t changed = out->changed_blocks;
     status = evict_oldest(options, &bytes, out);
-    // Another scan only when there is more to look at, and this one has led somewhere.
-    if (bytes <= options.target_bytes || all || out->evicted_blocks == before || options.dry_run) break;
+    if (!status.ok() || bytes <= options.target_bytes || options.dry_run) break;
+    // Another scan only when there is more to look at and this one has led somewhere, or it was out of date.
+    if ((all || out->evicted_blocks == evicted) && out->changed_blocks == changed) break;
   }
   oldest_ = {};
   return status;

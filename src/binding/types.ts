@@ -47,8 +47,10 @@ export interface NativeStoreStatistics {
   readonly evictedBytes: number;
   readonly evictionFailures: number;
   readonly collections: number;
+  /** Blocks whose age was set; was not, as the queue was full; has still to be. */
   readonly agesWritten: number;
   readonly agesDropped: number;
+  readonly agesQueued: number;
   /** Blocks that were found but could not be used: each was a miss. */
   readonly missesByCause: BlockFaults & { readonly vanished: number };
   /** Whether the other processes of the host see what this one uses, and it what they evict. */

@@ -106,6 +106,28 @@ describe('StoreAdmin', () => {
     }
   });
 
+  it('deletes a namespace under a store that has it open: misses, and writes that say so', async () => {
+    const directory = scratchDirectory();
+    const path = join(directory, 'store');
+    const manager = openManager(layout, directory, {
+      store: BlockStore.open({ path, layout, namespace: 'a' }),
+    });
+    (await saveSequence(manager, tokens(20), 1)).release();
+    expect(await StoreAdmin.open(path).deleteNamespace('a')).toMatchObject({ blocks: 5, failed: 0 });
+    const chain = await manager.lookup(tokens(20));
+    expect(chain.hitBlocks).toBe(0);
+    chain.release();
+    const error = await errorOf(saveSequence(manager, tokens(20), 1));
+    expect([error.code, error.details['errno']]).toEqual(['STORAGE_IO', 2]);
+    const again = openManager(layout, directory, {
+      store: BlockStore.open({ path, layout, namespace: 'a' }),
+    });
+    (await saveSequence(again, tokens(20), 1)).release();
+    const found = await manager.lookup(tokens(20)); // and who had it open all the time finds it, too
+    expect(found.hitBlocks).toBe(4);
+    found.release();
+  });
+
   it('tells misses by their cause', async () => {
     const directory = scratchDirectory();
     const manager = openManager(layout, directory);
