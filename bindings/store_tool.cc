@@ -1,6 +1,7 @@
 #include "store_tool.h"
 
 #include <functional>
+#include <new>
 
 #include "store/collector.h"
 #include "store/survey.h"
@@ -31,10 +32,7 @@ class Job {
     napi_value name = nullptr;
     napi_value promise = nullptr;
     napi_create_string_utf8(env, "dualpath.store", NAPI_AUTO_LENGTH, &name);
-    const auto execute = [](napi_env, void* data) {
-      Job* job = static_cast<Job*>(data);
-      job->status_ = job->work_(*job->root_, *job->progress_, job->result_);
-    };
+    const auto execute = [](napi_env, void* data) { static_cast<Job*>(data)->execute(); };
     const auto complete = [](napi_env env, napi_status, void* data) {
       const std::unique_ptr<Job> job(static_cast<Job*>(data));
       napi_remove_env_cleanup_hook(env, stop_work, job->progress_.get());
@@ -56,6 +54,12 @@ class Job {
   }
 
  private:
+  void execute() noexcept try {
+    status_ = work_(*root_, *progress_, result_);
+  } catch (const std::bad_alloc&) {
+    status_ = Status::error("MEMORY_LIMIT", "block store " + root_->path + ": no memory for this job");
+  }
+
   void settle(napi_env env) {
     if (!runs(env)) return;
     if (status_.ok()) {

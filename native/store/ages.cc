@@ -106,30 +106,27 @@ void AgeWriter::push(const BlockKey* keys, size_t count, uint32_t first_depth, b
 
 void AgeWriter::work() {
   lower_thread_priority();
-  std::vector<BlockKey> keys;
   std::unique_lock lock(mutex_);
   while (true) {
     wake_.wait(lock, [this] { return stopping_ || run_count_ > 0; });
     if (run_count_ == 0 || out_of_time()) return;
     const Run run = runs_[first_run_];
-    keys.resize(run.keys);
-    for (size_t i = 0; i < run.keys; ++i) keys[i] = keys_[(first_key_ + i) % kQueuedKeys];
+    const size_t first_key = first_key_;
+    lock.unlock();
+    write_run(first_key, run);  // nobody writes to keys that are queued
+    lock.lock();
     first_key_ = (first_key_ + run.keys) % kQueuedKeys;
     key_count_ -= run.keys;
     first_run_ = (first_run_ + 1) % kQueuedRuns;
     --run_count_;
-    working_keys_ = run.keys;
-    lock.unlock();
-    write_run(keys, run);
-    lock.lock();
-    working_keys_ = 0;
     if (run_count_ == 0) idle_.notify_all();
   }
 }
 
-void AgeWriter::write_run(const std::vector<BlockKey>& keys, const Run& run) {
-  for (size_t i = 0; i < keys.size() && !out_of_time(); ++i) {
-    if (!write_age(keys[i], run.first_depth + static_cast<uint32_t>(i), run.fresh)) return;
+void AgeWriter::write_run(size_t first_key, const Run& run) {
+  for (size_t i = 0; i < run.keys && !out_of_time(); ++i) {
+    const BlockKey& key = keys_[(first_key + i) % kQueuedKeys];
+    if (!write_age(key, run.first_depth + static_cast<uint32_t>(i), run.fresh)) return;
   }
 }
 
@@ -166,13 +163,12 @@ bool AgeWriter::write_age(const BlockKey& key, uint32_t depth, bool fresh) noexc
 
 void AgeWriter::drain() {
   std::unique_lock lock(mutex_);
-  idle_.wait(lock, [this] { return run_count_ == 0 && working_keys_ == 0; });
+  idle_.wait(lock, [this] { return run_count_ == 0; });
 }
 
 AgeWriter::Statistics AgeWriter::statistics() const noexcept {
   const std::lock_guard lock(mutex_);
-  return {written_.load(std::memory_order_relaxed), dropped_.load(std::memory_order_relaxed),
-          key_count_ + working_keys_};
+  return {written_.load(std::memory_order_relaxed), dropped_.load(std::memory_order_relaxed), key_count_};
 }
 
 }  // namespace dualpath::store

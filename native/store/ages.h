@@ -14,7 +14,6 @@
 #include <mutex>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "store/key_chain.h"
 
@@ -65,7 +64,7 @@ class AgeWriter {
 
   void push(const BlockKey* keys, size_t count, uint32_t first_depth, bool fresh) noexcept;
   void work();
-  void write_run(const std::vector<BlockKey>& keys, const Run& run);
+  void write_run(size_t first_key, const Run& run);
   bool write_age(const BlockKey& key, uint32_t depth, bool fresh) noexcept;
   bool recent(const BlockKey& key, int64_t interval) const noexcept;
   void remember(const BlockKey& key, int64_t interval) noexcept;
@@ -83,12 +82,12 @@ class AgeWriter {
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   std::condition_variable idle_;
-  // Rings; a run's keys lie one after another, modulo kQueuedKeys.
+  // Rings; a run's keys lie one after another, modulo kQueuedKeys. The first run is being written: it leaves
+  // the rings when it is.
   std::unique_ptr<BlockKey[]> keys_;
   std::unique_ptr<Run[]> runs_;
   size_t first_key_ = 0, key_count_ = 0;
   size_t first_run_ = 0, run_count_ = 0;
-  size_t working_keys_ = 0;  // of the run that is being written
   std::chrono::steady_clock::time_point deadline_;
   std::atomic<bool> stopping_{false};
   std::thread thread_;

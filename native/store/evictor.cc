@@ -3,7 +3,10 @@
 #include <time.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <new>
+#include <utility>
 
 #include "core/clock.h"
 #include "store/ages.h"
@@ -106,9 +109,13 @@ void Evictor::collect(std::unique_lock<std::mutex>& lock, bool no_space) {
   lock.unlock();
   const int64_t begin_ns = monotonic_ns();
   working_since_ns_ = begin_ns;
-  Collector collector(root_fd_, root_, log_, own_);
   CollectResult result;
-  const Status status = collector.collect(options, &result);
+  Status status;
+  try {
+    status = Collector(root_fd_, root_, log_, own_).collect(options, &result);
+  } catch (const std::bad_alloc&) {
+    status = Status::error("MEMORY_LIMIT", "no memory for a collection", ENOMEM);
+  }
   const int64_t end_ns = monotonic_ns();
   if (!result.busy) collections_.fetch_add(1, std::memory_order_relaxed);
   evicted_blocks_.fetch_add(result.evicted_blocks, std::memory_order_relaxed);
