@@ -102,7 +102,7 @@ TEST_F(VerifierTest, GoesOnWhereAnEarlierRunStopped) {
     options.resume = result.resume;
   } while (!options.resume.empty() && ++runs < 20);
   EXPECT_EQ(blocks, 47u);
-  EXPECT_EQ(runs, 6);  // and the seventh got to the end
+  EXPECT_EQ(runs, 6);                               // and the seventh got to the end
   options.resume = "gone/" + std::string(64, 'f');  // a namespace that was deleted meanwhile
   options.limit = UINT64_MAX;
   EXPECT_EQ(verify(options).blocks, 17u);
