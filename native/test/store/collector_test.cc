@@ -40,23 +40,22 @@ TEST_F(EvictionTest, LeavesAloneWhatIsSmallEnough) {
   EXPECT_EQ(collect(*store, 5).blocks, 5u);
 }
 
-// Any chains, ages, pins and batches: what goes is what a plain sort says, and no block goes before one
-// that follows it in its chain.
-TEST_F(EvictionTest, AgreesWithAPlainSort) {
-  std::mt19937 random(20240601);
-  const auto pick = [&](uint32_t below) { return static_cast<uint32_t>(random() % below); };
-  for (int round = 0; round < 12; ++round) {
-    std::filesystem::remove_all(root_);
-    const auto store = must_open();
-    struct Block {
-      BlockKey key;
-      int64_t age_ns;
-      bool pinned;
-      uint32_t chain;
-      uint32_t depth;
-    };
+class CollectorModelTest : public EvictionTest {
+ protected:
+  struct Block {
+    BlockKey key;
+    int64_t age_ns;
+    bool pinned;
+    uint32_t chain;
+    uint32_t depth;
+  };
+
+  uint32_t pick(uint32_t below) { return static_cast<uint32_t>(random_() % below); }
+
+  // Chains of blocks, oldest first; no two have one age, so that there is one right order.
+  std::vector<Block> write_chains(BlockStore& store) {
     std::vector<Block> blocks;
-    std::set<int64_t> taken;  // no two alike, so that there is one right order
+    std::set<int64_t> taken;
     for (uint32_t chain = 0; chain < 8; ++chain) {
       const std::vector<BlockKey> keys = make_keys(1 + pick(12), 1000 * chain + 1);
       int64_t interval = 100000 + pick(6);
@@ -64,18 +63,32 @@ TEST_F(EvictionTest, AgreesWithAPlainSort) {
         if (pick(4) == 0) interval -= pick(3);  // children may have been used less lately
         int64_t age_ns = interval * kInterval_ns - int64_t{depth} * 1000;
         while (!taken.insert(age_ns).second) age_ns -= 1;
-        write_block(*store, keys[depth]);
+        write_block(store, keys[depth]);
         const timespec time{age_ns / 1'000'000'000, age_ns % 1'000'000'000};
         const timespec times[2] = {time, time};
-        ASSERT_EQ(utimensat(AT_FDCWD, block_file(*store, keys[depth]).c_str(), times, 0), 0);
+        EXPECT_EQ(utimensat(AT_FDCWD, block_file(store, keys[depth]).c_str(), times, 0), 0);
         blocks.push_back({keys[depth], age_ns, pick(5) == 0, chain, depth});
       }
     }
+    std::sort(blocks.begin(), blocks.end(),
+              [](const Block& a, const Block& b) { return a.age_ns < b.age_ns; });
+    return blocks;
+  }
+
+ private:
+  std::mt19937 random_{20240601};
+};
+
+// Any chains, ages, pins and batches: what goes is what a plain sort says, and no block goes before one
+// that follows it in its chain.
+TEST_F(CollectorModelTest, AgreesWithAPlainSort) {
+  for (int round = 0; round < 12; ++round) {
+    std::filesystem::remove_all(root_);
+    const auto store = must_open();
+    const std::vector<Block> blocks = write_chains(*store);
     for (const Block& block : blocks) {
       if (block.pinned) store->pin(block.key);
     }
-    std::sort(blocks.begin(), blocks.end(),
-              [](const Block& a, const Block& b) { return a.age_ns < b.age_ns; });
     const size_t left = pick(static_cast<uint32_t>(blocks.size()) + 1);
     CollectOptions options;
     options.candidates = 1 + pick(40);  // fewer than there are: the store is scanned again
