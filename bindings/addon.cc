@@ -1,4 +1,5 @@
 #include "objects.h"
+#include "store_tool.h"
 
 namespace dualpath::bindings {
 namespace {
@@ -150,6 +151,7 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   RegionObject::define(env, exports);
   RateLinkObject::define(env, exports);
   StoreObject::define(env, exports);
+  StoreToolObject::define(env, exports);
   RuntimeObject::define(env, exports);
   EngineObject::define(env, exports);
   BlockPoolObject::define(env, exports);

@@ -14,12 +14,16 @@ namespace dualpath::bindings {
 
 inline constexpr double kMaxSafeInteger = 9007199254740991.0;
 
-// Throws a JavaScript Error with `code` and `errno`; src/binding turns it into a DualPathError.
-inline void throw_status(Napi::Env env, const Status& status) {
+// A JavaScript Error with `code` and `errno`; src/binding turns it into a DualPathError.
+inline Napi::Error status_error(Napi::Env env, const Status& status) {
   Napi::Error error = Napi::Error::New(env, status.message);
   error.Set("code", Napi::String::New(env, status.code));
   error.Set("errno", Napi::Number::New(env, status.sys_errno));
-  error.ThrowAsJavaScriptException();
+  return error;
+}
+
+inline void throw_status(Napi::Env env, const Status& status) {
+  status_error(env, status).ThrowAsJavaScriptException();
 }
 
 inline void throw_argument(Napi::Env env, const char* name, const char* expected) {

@@ -31,6 +31,7 @@ void EngineObject::define(Napi::Env env, Napi::Object exports) {
                                      InstanceMethod<&EngineObject::cancel>("cancel"),
                                      InstanceMethod<&EngineObject::hash>("hash"),
                                      InstanceMethod<&EngineObject::cancel_hash>("cancelHash"),
+                                     InstanceMethod<&EngineObject::release>("release"),
                                      InstanceMethod<&EngineObject::block_path>("blockPath"),
                                      InstanceMethod<&EngineObject::request_close>("requestClose"),
                                      InstanceMethod<&EngineObject::detach>("detach"),

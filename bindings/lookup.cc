@@ -127,7 +127,7 @@ void Lookup::execute() noexcept {
   outcome_ = look_up_chain(request_, &times_);
   if (outcome_ != store::ChainOutcome::kDone || !look_up_) return;
   const uint64_t begin_ns = now_ns();
-  stored_ = engine_->options().store->longest_prefix(request_.out, request_.blocks);
+  stored_ = engine_->options().store->acquire_prefix(request_.out, request_.blocks);
   index_ns_ = now_ns() - begin_ns;
 }
 
@@ -167,7 +167,9 @@ void Lookup::complete(napi_env env, napi_status) {
   lookups_->times.hash_ns += times_.hash_ns;
   lookups_->times.hashed_blocks += times_.hashed_blocks;
   lookups_->index_ns += index_ns_;
-  settle(env, outcome_status(tokens_still_there(env)));
+  const Status status = outcome_status(tokens_still_there(env));
+  if (!status.ok() && stored_ > 0) engine_->options().store->release(request_.out, stored_, 0);
+  settle(env, status);
   destroy(env);
 }
 

@@ -144,6 +144,7 @@ class EngineObject : public Wrap<EngineObject> {
   Napi::Value cancel(const Napi::CallbackInfo& info);
   Napi::Value hash(const Napi::CallbackInfo& info);
   Napi::Value cancel_hash(const Napi::CallbackInfo& info);
+  Napi::Value release(const Napi::CallbackInfo& info);
   Napi::Value block_path(const Napi::CallbackInfo& info);
   Napi::Value request_close(const Napi::CallbackInfo& info);
   Napi::Value detach(const Napi::CallbackInfo& info);

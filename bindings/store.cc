@@ -1,6 +1,18 @@
+#include <algorithm>
+
 #include "objects.h"
+#include "store_tool.h"
 
 namespace dualpath::bindings {
+
+Napi::Object faults_value(Napi::Env env, const std::array<uint64_t, store::kBlockFaults>& faults) {
+  constexpr const char* kNames[store::kBlockFaults] = {nullptr,          "truncated",     "notABlock",
+                                                       "unknownVersion", "headerCorrupt", "foreign",
+                                                       "wrongKey",       "wrongSize",     "layerCorrupt"};
+  Napi::Object out = Napi::Object::New(env);
+  for (size_t i = 1; i < store::kBlockFaults; ++i) out.Set(kNames[i], number(env, faults[i]));
+  return out;
+}
 
 void StoreObject::define(Napi::Env env, Napi::Object exports) {
   exports.Set("Store", DefineClass(env, "Store",
@@ -16,8 +28,10 @@ StoreObject::StoreObject(const Napi::CallbackInfo& info) : Wrap(info) {
   const std::string identity = options.string("identity");
   store::StoreOptions wanted;
   wanted.create = options.boolean("create", true);
+  if (options.has("namespace")) wanted.namespace_name = options.string("namespace");
   wanted.index_capacity = options.u64("indexCapacity", wanted.index_capacity);
   const uint64_t chain_bytes = options.u64("chainCacheBytes", size_t{64} << 20);
+  wanted.capacity_bytes = options.u64("capacityBytes");
   const Napi::Value layers = options.get("layerBytes");
   if (!layers.IsArray()) options.fail("layerBytes", "an array");
   if (!options.ok()) return;
@@ -63,14 +77,25 @@ Napi::Value StoreObject::statistics(const Napi::CallbackInfo& info) {
   const Napi::Env env = info.Env();
   const store::StoreStatistics stat = store_->stat();
   Napi::Object out = Napi::Object::New(env);
-  out.Set("blocks", number(env, stat.blocks));
-  out.Set("bytes", number(env, stat.bytes));
-  out.Set("probes", number(env, stat.probes));
-  out.Set("probeErrors", number(env, stat.probe_errors));
-  out.Set("published", number(env, stat.published));
-  out.Set("forgotten", number(env, stat.forgotten));
-  out.Set("quarantined", number(env, stat.quarantined));
-  out.Set("indexOverflows", number(env, stat.index_overflows));
+  const std::pair<const char*, uint64_t> fields[] = {{"blocks", stat.blocks},
+                                                     {"bytes", stat.bytes},
+                                                     {"probes", stat.probes},
+                                                     {"probeErrors", stat.probe_errors},
+                                                     {"published", stat.published},
+                                                     {"forgotten", stat.forgotten},
+                                                     {"quarantined", stat.quarantined},
+                                                     {"indexOverflows", stat.index_overflows},
+                                                     {"indexResets", stat.index_resets},
+                                                     {"capacityBytes", stat.capacity_bytes},
+                                                     {"evictionsSeen", stat.evictions_seen},
+                                                     {"evictedBlocks", stat.evictions.evicted_blocks},
+                                                     {"evictedBytes", stat.evictions.evicted_bytes},
+                                                     {"evictionFailures", stat.evictions.failures},
+                                                     {"collections", stat.evictions.collections},
+                                                     {"agesWritten", stat.ages.written},
+                                                     {"agesDropped", stat.ages.dropped},
+                                                     {"agesQueued", stat.ages.queued}};
+  for (const auto& [name, value] : fields) out.Set(name, number(env, value));
   const store::ChainCacheStatistics chains =
       chains_ == nullptr ? store::ChainCacheStatistics{} : chains_->stat();
   out.Set("chainCacheBytes", number(env, chains.capacity_bytes));
@@ -78,7 +103,27 @@ Napi::Value StoreObject::statistics(const Napi::CallbackInfo& info) {
   out.Set("chainHitBlocks", number(env, chains.hit_blocks));
   out.Set("chainMissBlocks", number(env, chains.miss_blocks));
   out.Set("chainEvictedBlocks", number(env, chains.evicted_blocks));
+  Napi::Object misses = faults_value(env, stat.faults);
+  misses.Set("vanished", number(env, stat.forgotten));
+  out.Set("missesByCause", misses);
+  out.Set("sharedWithHost", stat.shared);
   return out;
+}
+
+// release(keyOffset, held, stored): ends what a look-up holds of a chain in the key table, and ages the
+// chain's stored blocks.
+Napi::Value EngineObject::release(const Napi::CallbackInfo& info) {
+  const uint32_t offset = info[0].ToNumber().Uint32Value();
+  const uint32_t held = info[1].ToNumber().Uint32Value();
+  const uint32_t stored = info[2].ToNumber().Uint32Value();
+  const uint32_t entries = engine_->door().header().key_entries;
+  const auto& store = engine_->options().store;
+  if (store == nullptr || offset > entries || std::max(held, stored) > entries - offset) {
+    throw_argument(info.Env(), "keyOffset", "a range of the key table");
+  } else {
+    store->release(engine_->door().keys() + offset, held, stored);
+  }
+  return info.Env().Undefined();
 }
 
 }  // namespace dualpath::bindings

@@ -52,7 +52,19 @@ export {
   type SchedulerClient,
   type TimeModel,
 } from './scheduler/index.js';
-export { BlockStore, type BlockStoreOptions } from './storage/index.js';
+export {
+  BlockStore,
+  StoreAdmin,
+  type AdminOptions,
+  type BlockStoreOptions,
+  type DeleteReport,
+  type GcOptions,
+  type GcReport,
+  type StoreNamespace,
+  type StoreReport,
+  type VerifyOptions,
+  type VerifyReport,
+} from './storage/index.js';
 export {
   LoadError,
   ShardedLookup,

@@ -24,6 +24,7 @@ enum class BlockFault : uint8_t {
   kWrongSize,       // same identity, yet other layers or payload bytes
   kLayerCorrupt,    // the checksum of `layer` is wrong
 };
+inline constexpr size_t kBlockFaults = 9;
 
 const char* fault_name(BlockFault fault) noexcept;
 
@@ -50,6 +51,7 @@ class BlockFormat {
 
   const std::string& identity() const noexcept { return identity_; }
   size_t layers() const noexcept { return layer_bytes_.size(); }
+  const std::vector<uint64_t>& layer_bytes() const noexcept { return layer_bytes_; }
   size_t payload_bytes() const noexcept { return payload_bytes_; }
   size_t file_bytes() const noexcept { return file_bytes_; }  // header + payload, a multiple of kAlignment
 

@@ -1,90 +1,23 @@
 #include "store/block_store.h"
 
-#include <dirent.h>
 #include <fcntl.h>
+#include <sodium.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
-#include <cstring>
-#include <new>
-#include <optional>
-#include <string_view>
 
-#include "store/manifest.h"
 #include "store/sodium_start.h"
 
 namespace dualpath::store {
-namespace {
-
-constexpr char kBlocks[] = "blocks";
-constexpr char kTemp[] = "tmp";
-constexpr char kBad[] = "bad";
-constexpr std::string_view kBlockSuffix = ".kvb";
-constexpr std::string_view kTempSuffix = ".tmp";
-constexpr unsigned kFanOut = 256;
-constexpr size_t kNonceHexChars = 16;
-
-using DirectoryName = char[sizeof "blocks/00"];
-
-void block_directory(unsigned number, DirectoryName& out) noexcept {
-  std::snprintf(out, sizeof out, "blocks/%02x", number & 0xff);
-}
-
-void bad_path(const BlockKey& key, char* out) noexcept {
-  std::memcpy(out, "bad/", 4);
-  key.write_hex(out + 4);
-  std::memcpy(out + 4 + BlockKey::kHexChars, ".kvb", sizeof ".kvb");
-}
-
-std::optional<BlockKey> parse_block_name(std::string_view name) noexcept {
-  if (!name.ends_with(kBlockSuffix)) return std::nullopt;
-  return BlockKey::from_hex(name.substr(0, name.size() - kBlockSuffix.size()));
-}
-
-// <pid>-<nonce>-<seq>.tmp as temp_path makes them; nothing else in tmp/ is touched.
-bool is_temp_name(std::string_view name) noexcept {
-  if (!name.ends_with(kTempSuffix)) return false;
-  name.remove_suffix(kTempSuffix.size());
-  const size_t dash = name.find('-');
-  if (dash == 0 || dash > 10) return false;
-  if (name.find_first_not_of("0123456789") != dash) return false;
-  name.remove_prefix(dash + 1);
-  if (name.size() != 2 * kNonceHexChars + 1 || name[kNonceHexChars] != '-') return false;
-  return name.find_first_not_of("0123456789abcdef-") == std::string_view::npos;
-}
-
-// Calls visit(directory fd, entry name) for every entry but . and .. of a directory below root_fd.
-template <typename Visit>
-Status for_each_entry(int root_fd, const char* relative, const std::string& path, Visit visit) {
-  const int fd = openat(root_fd, relative, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return io_error("openat", path, errno);
-  const std::unique_ptr<DIR, int (*)(DIR*)> directory(fdopendir(fd), closedir);
-  if (directory == nullptr) {
-    const int error = errno;
-    close(fd);
-    return io_error("fdopendir", path, error);
-  }
-  while (true) {
-    errno = 0;
-    const dirent* entry = readdir(directory.get());
-    if (entry == nullptr) break;
-    const std::string_view name = entry->d_name;
-    if (name != "." && name != "..") visit(fd, entry->d_name);
-  }
-  if (errno != 0) return io_error("readdir", path, errno);
-  return {};
-}
-
-}  // namespace
 
 BlockStore::BlockStore(std::string path, const BlockFormat& format, const StoreOptions& options)
     : path_(std::move(path)),
       format_(format),
-      quarantine_capacity_(options.quarantine_capacity),
+      options_(options),
+      block_directory_(namespace_directory(options.namespace_name)),
       nonce_([] {
         start_sodium();
         uint64_t nonce;
@@ -93,136 +26,8 @@ BlockStore::BlockStore(std::string path, const BlockFormat& format, const StoreO
       }()),
       index_(options.index_capacity) {}
 
-Status BlockStore::open(const std::string& path, const BlockFormat& format, std::span<const uint8_t> salt,
-                        const StoreOptions& options, std::unique_ptr<BlockStore>* out) try {
-  if (options.index_capacity == 0 || options.index_capacity > KeyIndex::kMaxCapacity) {
-    return Status::error("INVALID_ARGUMENT", "block store " + path + ": index_capacity of " +
-                                                 std::to_string(options.index_capacity) + " keys, 1 to " +
-                                                 std::to_string(KeyIndex::kMaxCapacity) + " allowed");
-  }
-  if (format.layers() == 0) {
-    return Status::error("INVALID_ARGUMENT",
-                         "block store " + path + ": the block format is empty; create it first");
-  }
-  std::unique_ptr<BlockStore> store(new BlockStore(path, format, options));
-  Status status = chain_root(format.identity(), salt, &store->root_key_);
-  if (status.ok()) status = store->open_root(options.create);
-  if (status.ok()) status = store->settle_manifest(options.create);
-  if (status.ok()) status = store->check_writable(kTemp);
-  if (status.ok()) status = store->check_writable(kBad);
-  if (status.ok()) status = store->remove_stale_temps();
-  if (status.ok()) status = store->count_quarantined();
-  if (status.ok()) status = store->fill_index();
-  if (status.ok()) *out = std::move(store);
-  return status;
-} catch (const std::bad_alloc&) {
-  return Status::error("MEMORY_LIMIT", "block store " + path + ": no memory for an index of " +
-                                           std::to_string(options.index_capacity) +
-                                           " keys (up to 48 bytes each); lower index_capacity");
-}
-
-Status BlockStore::open_root(bool create) {
-  if (create && mkdir(path_.c_str(), 0777) != 0 && errno != EEXIST) {
-    const int error = errno;
-    Status status = io_error("mkdir", path_, error);
-    if (error == ENOENT) status.message += "; make its parent directory first";
-    return status;
-  }
-  root_.reset(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (root_.valid()) return {};
-  const int error = errno;
-  Status status = io_error("open", path_, error);
-  if (error == ENOENT) status.message += "; there is no store yet: open it with create";
-  return status;
-}
-
-Status BlockStore::settle_manifest(bool create) {
-  ManifestState state;
-  Status status = check_manifest(root_fd(), path_, format_.identity(), &state);
-  if (!status.ok()) return status;
-  if (!create) {
-    if (state == ManifestState::kMatches) return {};
-    return Status::error("STORAGE_IO",
-                         "block store " + path_ + ": no " + kManifestName +
-                             " in this directory; open it with create, or check the path",
-                         ENOENT);
-  }
-  // Before the manifest, so that whoever sees a manifest finds the directories; and also when there is
-  // one, as somebody may have emptied the store by hand.
-  if (status = make_directories(); !status.ok()) return status;
-  if (state == ManifestState::kMatches) return {};
-  char temp_name[kBlockPathBytes];
-  temp_path(temp_name);
-  if (status = write_manifest(root_fd(), path_, temp_name, format_.identity()); !status.ok()) return status;
-  return check_manifest(root_fd(), path_, format_.identity(), &state);
-}
-
-Status BlockStore::make_directories() {
-  const auto make = [this](const char* name) -> Status {
-    if (mkdirat(root_fd(), name, 0777) == 0 || errno == EEXIST) return {};
-    return io_error("mkdirat", absolute(name), errno);
-  };
-  for (const char* name : {kTemp, kBad, kBlocks}) {
-    if (Status status = make(name); !status.ok()) return status;
-  }
-  for (unsigned i = 0; i < kFanOut; ++i) {
-    DirectoryName name;
-    block_directory(i, name);
-    if (Status status = make(name); !status.ok()) return status;
-  }
-  return {};
-}
-
-Status BlockStore::check_writable(const char* directory) const {
-  if (faccessat(root_fd(), directory, R_OK | W_OK | X_OK, AT_EACCESS) == 0) return {};
-  return io_error("faccessat", absolute(directory), errno);
-}
-
-Status BlockStore::remove_stale_temps() {
-  const int64_t now_s = static_cast<int64_t>(time(nullptr));
-  return for_each_entry(root_fd(), kTemp, absolute(kTemp), [&](int directory, const char* name) {
-    struct stat info;
-    if (!is_temp_name(name)) return;
-    if (fstatat(directory, name, &info, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(info.st_mode)) return;
-    if (now_s - static_cast<int64_t>(info.st_mtime) <= static_cast<int64_t>(kStaleTempAge_s)) return;
-    if (unlinkat(directory, name, 0) == 0) {
-      ++counters_.stale_temps_removed;
-    } else if (errno != ENOENT) {
-      ++counters_.stale_temps_left;
-    }
-  });
-}
-
-Status BlockStore::count_quarantined() {
-  return for_each_entry(root_fd(), kBad, absolute(kBad), [this](int, const char*) { ++bad_files_; });
-}
-
-Status BlockStore::fill_index() {
-  for (unsigned i = 0; i < kFanOut; ++i) {
-    DirectoryName directory;
-    block_directory(i, directory);
-    if (Status status = check_writable(directory); !status.ok()) return status;
-    Status status = for_each_entry(root_fd(), directory, absolute(directory), [&](int, const char* name) {
-      const std::optional<BlockKey> key = parse_block_name(name);
-      if (key && key->bytes[0] == i) {
-        add_to_index(*key);
-      } else {
-        ++counters_.foreign_names;
-      }
-    });
-    if (!status.ok()) return status;
-  }
-  return {};
-}
-
 void BlockStore::block_path(const BlockKey& key, char* out) const noexcept {
-  static_assert(sizeof "blocks/00/" - 1 + BlockKey::kHexChars + kBlockSuffix.size() + 1 <= kBlockPathBytes);
-  char* hex = out + sizeof "blocks/00/" - 1;
-  key.write_hex(hex);
-  std::memcpy(out, "blocks/", 7);
-  std::memcpy(out + 7, hex, 2);
-  out[9] = '/';
-  std::memcpy(hex + BlockKey::kHexChars, ".kvb", sizeof ".kvb");
+  write_block_path(block_directory_, key, out);
 }
 
 void BlockStore::temp_path(char* out) noexcept {
@@ -233,19 +38,83 @@ void BlockStore::temp_path(char* out) noexcept {
 }
 
 size_t BlockStore::longest_prefix(const BlockKey* keys, size_t count) noexcept {
+  catch_up();
   for (size_t i = 0; i < count; ++i) {
     if (!index_.contains(keys[i]) && !probe(keys[i])) return i;
   }
   return count;
 }
 
+size_t BlockStore::acquire_prefix(const BlockKey* keys, size_t count) noexcept {
+  const uint64_t position = eviction_position();
+  return hold(keys, longest_prefix(keys, count), position);
+}
+
+size_t BlockStore::hold(const BlockKey* keys, size_t found, uint64_t position) noexcept {
+  for (size_t i = 0; i < found; ++i) pins_.pin(keys[i]);
+  size_t held = found;
+  // From here on a collector sees the pins, or has announced before (eviction_log.h).
+  if (log_.announced() != position) held = longest_prefix(keys, found);
+  for (size_t i = held; i < found; ++i) pins_.unpin(keys[i]);
+  ages_->hit(keys, held);
+  return held;
+}
+
+void BlockStore::release(const BlockKey* keys, size_t held, size_t stored) noexcept {
+  ages_->hit(keys, stored);
+  for (size_t i = 0; i < held; ++i) pins_.unpin(keys[i]);
+}
+
+// What collectors of this host have announced leaves the index: it is looked for again.
+void BlockStore::catch_up() noexcept {
+  if (!options_.namespace_name.empty() && namespace_stamp() != namespace_stamp_.load()) {
+    namespace_stamp_ = namespace_stamp();
+    reset_index();  // the namespace was deleted, and perhaps made anew
+  }
+  if (caught_up_.load(std::memory_order_acquire) == log_.announced()) return;
+  const std::lock_guard lock(catch_up_mutex_);
+  const uint64_t end = log_.announced();
+  for (uint64_t position = caught_up_.load(std::memory_order_relaxed); position < end; ++position) {
+    BlockKey prefix;
+    if (end - position > EvictionLog::kEntries || !log_.read(position, &prefix)) {
+      reset_index();
+      break;
+    }
+    index_.erase(prefix);
+  }
+  caught_up_.store(end, std::memory_order_release);
+}
+
+void BlockStore::reset_index() noexcept {
+  index_.clear();
+  counters_.index_resets.fetch_add(1, std::memory_order_relaxed);
+}
+
+// Tells the namespace's directory from another of its name.
+uint64_t BlockStore::namespace_stamp() const noexcept {
+  struct stat info;
+  if (fstatat(root_fd(), block_directory_.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) return 0;
+  const auto time_ns = static_cast<uint64_t>(info.st_ctim.tv_sec) * 1'000'000'000u +
+                       static_cast<uint64_t>(info.st_ctim.tv_nsec);
+  return (static_cast<uint64_t>(info.st_ino) * 0x9e3779b97f4a7c15u) ^ time_ns;
+}
+
+// By open where the file system is shared by hosts: an attribute that a client remembers says nothing.
+bool BlockStore::exists(const char* path) noexcept {
+  if (local_) return faccessat(root_fd(), path, F_OK, 0) == 0;
+  return ScopedFd(openat(root_fd(), path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)).valid();
+}
+
 bool BlockStore::probe(const BlockKey& key) noexcept {
   char path[kBlockPathBytes];
   block_path(key, path);
   counters_.probes.fetch_add(1, std::memory_order_relaxed);
-  if (faccessat(root_fd(), path, F_OK, 0) == 0) {
+  // In this order: once a condemned block is settled, its file is gone or stays.
+  const uint64_t position = log_.announced();
+  if (log_.condemned(key)) return false;
+  if (exists(path)) {
     counters_.probe_hits.fetch_add(1, std::memory_order_relaxed);
-    add_to_index(key);
+    add_to_index(key, position);
     return true;
   }
   if (errno != ENOENT) {
@@ -255,15 +124,23 @@ bool BlockStore::probe(const BlockKey& key) noexcept {
   return false;
 }
 
-void BlockStore::add_to_index(const BlockKey& key) noexcept {
+// position: of the log when the block was seen, or was not condemned.
+void BlockStore::add_to_index(const BlockKey& key, uint64_t position) noexcept {
   if (index_.insert(key) == KeyIndex::Insert::kFull) {
     counters_.index_overflows.fetch_add(1, std::memory_order_relaxed);
   }
+  // Another thread may have caught up since, without meeting the key.
+  if (log_.announced() != position) index_.erase(key);
 }
 
-void BlockStore::publish(const BlockKey& key) noexcept {
+void BlockStore::publish(const BlockKey& key, uint32_t depth) noexcept {
   counters_.published.fetch_add(1, std::memory_order_relaxed);
-  add_to_index(key);
+  // A collector may be about to unlink the file of that name that was there before, and take this one.
+  const uint64_t position = log_.announced();
+  if (!log_.condemned(key)) add_to_index(key, position);
+  ages_->published(key, depth);
+  log_.add_bytes(static_cast<int64_t>(format_.file_bytes()));
+  if (evictor_ != nullptr) evictor_->published();
 }
 
 void BlockStore::forget(const BlockKey& key) noexcept {
@@ -271,13 +148,20 @@ void BlockStore::forget(const BlockKey& key) noexcept {
   index_.erase(key);
 }
 
-Status BlockStore::quarantine(const BlockKey& key) {
+void BlockStore::no_space() noexcept {
+  if (evictor_ != nullptr) evictor_->no_space();
+}
+
+Status BlockStore::quarantine(const BlockKey& key, BlockFault fault) {
   char from[kBlockPathBytes];
   char to[kBlockPathBytes];
   block_path(key, from);
-  bad_path(key, to);
+  write_bad_path(key, to);
+  if (fault != BlockFault::kOk) {
+    counters_.faults[static_cast<size_t>(fault)].fetch_add(1, std::memory_order_relaxed);
+  }
   index_.erase(key);
-  const bool kept = bad_files_.fetch_add(1, std::memory_order_relaxed) < quarantine_capacity_ &&
+  const bool kept = bad_files_.fetch_add(1, std::memory_order_relaxed) < options_.quarantine_capacity &&
                     renameat(root_fd(), from, root_fd(), to) == 0;
   if (!kept) {
     bad_files_.fetch_sub(1, std::memory_order_relaxed);
@@ -289,6 +173,7 @@ Status BlockStore::quarantine(const BlockKey& key) {
     counters_.quarantine_unlinked.fetch_add(1, std::memory_order_relaxed);
   }
   counters_.quarantined.fetch_add(1, std::memory_order_relaxed);
+  log_.add_bytes(-static_cast<int64_t>(format_.file_bytes()));
   // A look-up may have found the file again between the two steps above.
   index_.erase(key);
   return {};
@@ -299,11 +184,12 @@ StoreStatistics BlockStore::stat() const noexcept {
     return counter.load(std::memory_order_relaxed);
   };
   const uint64_t blocks = index_.size();
-  return StoreStatistics{
+  StoreStatistics stat{
       .blocks = blocks,
       .bytes = blocks * format_.file_bytes(),
       .index_capacity = index_.capacity(),
       .index_overflows = get(counters_.index_overflows),
+      .index_resets = get(counters_.index_resets),
       .probes = get(counters_.probes),
       .probe_hits = get(counters_.probe_hits),
       .probe_errors = get(counters_.probe_errors),
@@ -312,10 +198,19 @@ StoreStatistics BlockStore::stat() const noexcept {
       .forgotten = get(counters_.forgotten),
       .quarantined = get(counters_.quarantined),
       .quarantine_unlinked = get(counters_.quarantine_unlinked),
+      .faults = {},
+      .evictions_seen = get(caught_up_),
       .stale_temps_removed = get(counters_.stale_temps_removed),
       .stale_temps_left = get(counters_.stale_temps_left),
       .foreign_names = get(counters_.foreign_names),
+      .capacity_bytes = options_.capacity_bytes,
+      .store_bytes = log_.bytes(),
+      .shared = log_.shared() && pins_.shared(),
+      .ages = ages_->statistics(),
+      .evictions = evictor_ == nullptr ? Evictor::Statistics{} : evictor_->statistics(),
   };
+  for (size_t i = 0; i < kBlockFaults; ++i) stat.faults[i] = get(counters_.faults[i]);
+  return stat;
 }
 
 }  // namespace dualpath::store

@@ -1,5 +1,6 @@
 #include "store/key_index.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -78,6 +79,16 @@ bool KeyIndex::erase(const BlockKey& key) noexcept {
   --shard.used;
   size_.fetch_sub(1, std::memory_order_relaxed);
   return true;
+}
+
+void KeyIndex::clear() noexcept {
+  for (size_t i = 0; i < shard_count_; ++i) {
+    Shard& shard = shards_[i];
+    const std::lock_guard lock(shard.mutex);
+    std::fill(shard.slots.begin(), shard.slots.end(), Prefix{});
+    size_.fetch_sub(shard.used, std::memory_order_relaxed);
+    shard.used = 0;
+  }
 }
 
 }  // namespace dualpath::store

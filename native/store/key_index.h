@@ -27,6 +27,7 @@ class KeyIndex {
   Insert insert(const BlockKey& key) noexcept;
   bool contains(const BlockKey& key) const noexcept;
   bool erase(const BlockKey& key) noexcept;  // whether it was in
+  void clear() noexcept;
 
   size_t size() const noexcept { return size_.load(std::memory_order_relaxed); }
   size_t capacity() const noexcept { return capacity_; }

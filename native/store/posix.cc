@@ -1,6 +1,10 @@
 #include "store/posix.h"
 
+#include <sys/vfs.h>
+
+#include <algorithm>
 #include <cerrno>
+#include <iterator>
 #include <system_error>
 
 namespace dualpath::store {
@@ -33,10 +37,21 @@ Status io_error(const char* call, const std::string& path, int sys_errno) {
     case ENOTDIR:
       message += "; the path has to name a directory";
       break;
+    case ELOOP:
+      message += "; the store's own files and directories may not be symbolic links";
+      break;
     default:
       break;
   }
   return Status::error(code, std::move(message), sys_errno);
+}
+
+bool on_local_file_system(int fd) noexcept {
+  // ext, XFS, btrfs, tmpfs, ZFS, F2FS, overlayfs: statfs(2), linux/magic.h.
+  constexpr long kLocal[] = {0xef53, 0x58465342, 0x9123683e, 0x01021994, 0x2fc12fc1, 0xf2f52010, 0x794c7630};
+  struct statfs info;
+  if (fstatfs(fd, &info) != 0) return false;
+  return std::find(std::begin(kLocal), std::end(kLocal), static_cast<long>(info.f_type)) != std::end(kLocal);
 }
 
 }  // namespace dualpath::store

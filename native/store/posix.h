@@ -35,4 +35,7 @@ class ScopedFd {
 // STORAGE_IO or NO_SPACE, naming the call, the path and the errno, and a remedy where there is a known one.
 Status io_error(const char* call, const std::string& path, int sys_errno);
 
+// Whether the file system is one that no other host can have mounted at the same time.
+bool on_local_file_system(int fd) noexcept;
+
 }  // namespace dualpath::store

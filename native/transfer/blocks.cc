@@ -130,6 +130,7 @@ bool TransferEngine::start_block(Active& active, uint64_t now, BlockIo& io) {
   const uint64_t delay_ns =
       read && faults_ != nullptr ? faults_->read_delay_ns.load(std::memory_order_relaxed) : 0;
   if (delay_ns != 0) op->due_ns = std::max(op->due_ns, now) + delay_ns;
+  if (read) store.pin(key);  // until finish_block
   active.cursor++;
   active.in_flight++;
   op->direct = direct_io_;
@@ -164,6 +165,7 @@ void TransferEngine::finished(BlockOp* op, uint64_t now, BlockIo& io) {
 
 void TransferEngine::finish_block(BlockOp* op, BlockIo& io) {
   Active& active = *static_cast<Active*>(op->context);
+  if (!op->write) options_.store->unpin(store::BlockKey{op->key});
   const bool good = judge_block(*op, active);
   const uint64_t bytes = op->done;
   const bool existed = op->existed;
@@ -192,6 +194,7 @@ bool TransferEngine::judge_block(const BlockOp& op, Active& active) {
   const store::BlockKey key{op.key};
   if (op.write) {
     if (op.error != 0) {
+      if (op.error == ENOSPC || op.error == EDQUOT) store.no_space();
       fail_block(op, active, DP_ERROR_STORAGE);
       return false;
     }
@@ -199,11 +202,13 @@ bool TransferEngine::judge_block(const BlockOp& op, Active& active) {
     if (op.existed) {
       store.longest_prefix(&key, 1);
     } else {
-      store.publish(key);
+      store.publish(key, active.d.first_block + op.index);
     }
     return true;
   }
-  if (op.error == 0 && store.format().verify(op.buffer, op.done, key).ok()) return true;
+  const store::BlockVerdict verdict =
+      op.error == 0 ? store.format().verify(op.buffer, op.done, key) : store::BlockVerdict{};
+  if (op.error == 0 && verdict.ok()) return true;
   if (op.error != 0 && op.error != ENOENT) {
     fail_block(op, active, DP_ERROR_STORAGE);
     return false;
@@ -212,7 +217,7 @@ bool TransferEngine::judge_block(const BlockOp& op, Active& active) {
   if (op.error == ENOENT) {
     store.forget(key);
   } else {
-    store.quarantine(key);
+    store.quarantine(key, verdict.fault);
   }
   fail_block(op, active, DP_ERROR_BAD_BLOCK);
   return false;

@@ -41,6 +41,19 @@ export interface NativeRateLink {
   statistics(): { readonly bytes: number; readonly operations: number; readonly busyNs: number };
 }
 
+/** Bad blocks by what was wrong with them; docs/store.md says what each means. */
+export interface BlockFaults {
+  readonly truncated: number;
+  readonly notABlock: number;
+  readonly unknownVersion: number;
+  readonly headerCorrupt: number;
+  readonly foreign: number;
+  readonly wrongKey: number;
+  readonly wrongSize: number;
+  readonly layerCorrupt: number;
+}
+
+/** Of one open store, since it was opened; `blocks` and `bytes`: of its namespace, as far as its index knows. */
 export interface NativeStoreStatistics {
   readonly blocks: number;
   readonly bytes: number;
@@ -57,6 +70,23 @@ export interface NativeStoreStatistics {
   readonly chainHitBlocks: number;
   readonly chainMissBlocks: number;
   readonly chainEvictedBlocks: number;
+  readonly indexResets: number;
+  /** 0: none, and this process never evicts. */
+  readonly capacityBytes: number;
+  /** Blocks that collectors of this host have announced, in whichever process. */
+  readonly evictionsSeen: number;
+  readonly evictedBlocks: number;
+  readonly evictedBytes: number;
+  readonly evictionFailures: number;
+  readonly collections: number;
+  /** Blocks whose age was set; was not, as the queue was full; has still to be. */
+  readonly agesWritten: number;
+  readonly agesDropped: number;
+  readonly agesQueued: number;
+  /** Blocks that were found but could not be used: each was a miss. */
+  readonly missesByCause: BlockFaults & { readonly vanished: number };
+  /** Whether the other processes of the host see what this one uses, and it what they evict. */
+  readonly sharedWithHost: boolean;
 }
 
 export interface NativeStore {
@@ -67,6 +97,90 @@ export interface NativeStore {
     readonly headerBytes: number;
   };
   statistics(): NativeStoreStatistics;
+}
+
+export interface FileCount {
+  readonly files: number;
+  readonly bytes: number;
+}
+
+export interface NativeSurvey {
+  readonly blocks: FileCount;
+  readonly namespaces: readonly (FileCount & { readonly name: string })[];
+  readonly ages: readonly FileCount[];
+  readonly oldestS: number;
+  readonly foreignNames: number;
+  readonly quarantined: FileCount;
+  readonly temps: FileCount;
+  readonly trashNamespaces: number;
+  readonly processes: readonly {
+    readonly pid: number;
+    readonly thisHost: boolean;
+    readonly dead: boolean;
+    readonly capacityBytes: number;
+  }[];
+}
+
+export interface NativeVerifyResult {
+  readonly blocks: number;
+  readonly bytes: number;
+  readonly goodBlocks: number;
+  readonly badBlocks: number;
+  readonly vanishedBlocks: number;
+  readonly removedBlocks: number;
+  readonly failedRemovals: number;
+  readonly faults: BlockFaults;
+  readonly unreadableBlocks: number;
+  readonly listed: readonly {
+    readonly namespace: string;
+    readonly key: string;
+    readonly fault: string;
+    readonly layer: number;
+    readonly errno: number;
+  }[];
+  readonly resume: string;
+}
+
+export interface NativeCollectResult {
+  readonly stopped: boolean;
+  readonly blocks: number;
+  readonly bytes: number;
+  readonly evictedBlocks: number;
+  readonly evictedBytes: number;
+  readonly pinnedBlocks: number;
+  readonly changedBlocks: number;
+  readonly failedBlocks: number;
+  readonly lastErrno: number;
+}
+
+export interface NativeSweepResult {
+  readonly temps: FileCount;
+  readonly tempsLeft: FileCount;
+  readonly tables: FileCount;
+  readonly quarantined: FileCount;
+  readonly trash: FileCount;
+  readonly failed: number;
+  readonly lastErrno: number;
+}
+
+/** A store directory for its tools; one job at a time. */
+export interface NativeStoreTool {
+  facts(): { readonly identity: string; readonly layers: number; readonly blockFileBytes: number };
+  progress(): { readonly done: number; readonly total: number };
+  stop(): void;
+  survey(): Promise<NativeSurvey>;
+  verify(options: {
+    readonly action?: 'report' | 'quarantine' | 'delete';
+    readonly limit?: number;
+    readonly resume?: string;
+    readonly threads?: number;
+  }): Promise<NativeVerifyResult>;
+  collect(options: { readonly targetBytes: number; readonly dryRun?: boolean }): Promise<NativeCollectResult>;
+  sweep(options: {
+    readonly dryRun?: boolean;
+    readonly allQuarantined?: boolean;
+  }): Promise<NativeSweepResult>;
+  deleteNamespace(name: string): Promise<NativeSweepResult & { readonly found: boolean }>;
 }
 
 /** Faults for tests (native/core/faults.h); a field left out is off. */
@@ -245,6 +359,7 @@ export interface NativeEngine {
   writePages(geometry: number, offset: number, span: NativeBlockSpan, tables: readonly Uint32Array[]): void;
   connect(name: string): number;
   cancel(program: number): void;
+  /** With lookUp the stored blocks stay, for collectors of this host, until they are released. */
   hash(
     tokens: Uint32Array,
     id: number,
@@ -256,6 +371,8 @@ export interface NativeEngine {
     parentKey?: number,
   ): Promise<number>;
   cancelHash(id: number): void;
+  /** Ends the hold on the first `held` blocks of a chain; its first `stored` blocks have been used now. */
+  release(keyOffset: number, held: number, stored: number): void;
   /** File of the block whose key stands at this entry of the key table; empty without a store. */
   blockPath(key: number): string;
   requestClose(): void;
@@ -406,11 +523,14 @@ export interface NativeAddon {
     path: string;
     identity: string;
     layerBytes: readonly number[];
+    namespace?: string;
     salt?: Uint8Array;
     create?: boolean;
     indexCapacity?: number;
     chainCacheBytes?: number;
+    capacityBytes?: number;
   }) => NativeStore;
+  readonly StoreTool: new (path: string) => NativeStoreTool;
   readonly Runtime: new (
     onWake: () => void,
     options?: { readonly storageIo?: 'auto' | StorageIo },

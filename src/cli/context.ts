@@ -61,14 +61,17 @@ export class CliContext {
       gracefulExit: false,
     });
     bar.start(total, 0, { note: '' });
-    const update = (done: number, note = ''): void => bar.update(done, { note: note && ` | ${note}` });
+    const update: Progress['update'] = (done, note = '', newTotal = total) => {
+      bar.setTotal(newTotal);
+      bar.update(done, { note: note && ` | ${note}` });
+    };
     return { update, stop: () => bar.stop() };
   }
 }
 
 export interface Progress {
-  /** `done` of the total; the note stands behind the bar. */
-  readonly update: (done: number, note?: string) => void;
+  /** `done` of the total; the note stands behind the bar; another total where it was not known before. */
+  readonly update: (done: number, note?: string, total?: number) => void;
   readonly stop: () => void;
 }
 

@@ -27,6 +27,11 @@ export const commands: readonly CommandEntry[] = [
     description: 'look into a workload trace',
     load: async () => (await import('./trace.js')).traceCommand(),
   },
+  {
+    name: 'store',
+    description: 'look into a block store, check it, clean it up',
+    load: async () => (await import('./store.js')).storeCommand(),
+  },
 ];
 
 /**

@@ -248,6 +248,7 @@ export class DecodeRequest extends EngineRequest {
         buffer: buffer.geometry,
         slots: this.#buffer!.offset + hitBlocks,
         keys: this.chain!.offset + hitBlocks,
+        firstBlock: hitBlocks,
         blocks: layout.fullBlocksFor(this.tokens.length) - hitBlocks,
         merged: this.#counters!.merged,
       }),

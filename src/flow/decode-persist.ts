@@ -40,6 +40,8 @@ export function persistMisses(options: {
   buffer: number;
   slots: number;
   keys: number;
+  /** Position in the sequence of the first of them. */
+  firstBlock: number;
   blocks: number;
   merged: number;
 }): Descriptor {
@@ -49,6 +51,7 @@ export function persistMisses(options: {
     slots: options.slots,
     keys: options.keys,
     blocks: options.blocks,
+    firstBlock: options.firstBlock,
     waits: [{ counter: options.merged, value: 1 }],
   };
 }
@@ -86,6 +89,7 @@ export function persistGenerated(options: {
       slots: options.bufferSlots,
       keys: options.keys,
       blocks: options.blocks,
+      firstBlock: options.firstBlock,
       waits: [{ counter: options.gathered, value: options.layers }],
     },
   ];

@@ -12,8 +12,18 @@ export interface BlockStoreOptions {
   /** Directory; made when missing. */
   readonly path: string;
   readonly layout: BlockLayout;
-  /** Separates namespaces: whoever does not know the salt can neither name nor find its blocks. 0 to 64 bytes. */
+  /**
+   * A named part of the store that can be deleted as a whole (StoreAdmin): 1 to 40 of a-z, 0-9, '.', '_', '-'.
+   * Left out: the default one, which can not. Capacity and age order are the whole store's.
+   */
+  readonly namespace?: string;
+  /** A secret, 0 to 64 bytes: whoever does not know it can neither name nor find the blocks written with it. */
   readonly salt?: Uint8Array;
+  /**
+   * Bytes of all block files of the store, whoever wrote them: above 95 % of it this process evicts, down to
+   * 90 %, the oldest first. Left out: this process never evicts.
+   */
+  readonly capacityBytes?: number;
   /** Keys the in-memory index holds; look-ups beyond ask the file system. Default 1,048,576. */
   readonly indexCapacity?: number;
   /**
@@ -38,9 +48,12 @@ export class BlockStore {
     this.file = handle.facts();
   }
 
-  /** @throws STORE_MISMATCH when the directory holds blocks of another layout, STORAGE_IO, NO_SPACE */
+  /**
+   * @throws STORE_MISMATCH when the directory holds blocks of another layout or is another program's,
+   *   INVALID_ARGUMENT, STORAGE_IO, NO_SPACE
+   */
   static open(options: BlockStoreOptions): BlockStore {
-    const { layout, path, salt, indexCapacity, chainCacheBytes } = options;
+    const { layout, path, namespace, salt, indexCapacity, chainCacheBytes, capacityBytes } = options;
     makeParents(path);
     const handle = callNative(
       () =>
@@ -48,7 +61,9 @@ export class BlockStore {
           path,
           identity: layout.identity,
           layerBytes: Array.from({ length: layout.layers }, (_, layer) => layout.layerBlockBytes(layer)),
+          ...(namespace === undefined ? {} : { namespace: checkNamespace(namespace) }),
           ...(salt === undefined ? {} : { salt }),
+          ...(capacityBytes === undefined ? {} : { capacityBytes: checkCapacity(capacityBytes) }),
           ...(indexCapacity === undefined ? {} : { indexCapacity }),
           ...(chainCacheBytes === undefined ? {} : { chainCacheBytes }),
         }),
@@ -59,6 +74,24 @@ export class BlockStore {
   statistics(): NativeStoreStatistics {
     return this.handle.statistics();
   }
+}
+
+/** The native side takes no name for the default namespace; here that would hide a mistake. */
+function checkNamespace(name: string): string {
+  if (name !== '') return name;
+  throw new DualPathError(
+    'INVALID_ARGUMENT',
+    "namespace '' has no name; leave the option out for the default namespace",
+  );
+}
+
+function checkCapacity(bytes: number): number {
+  if (Number.isSafeInteger(bytes) && bytes > 0) return bytes;
+  throw new DualPathError(
+    'INVALID_ARGUMENT',
+    `capacityBytes is ${bytes}; give a whole number of bytes above 0, or leave the option out`,
+    { capacity_bytes: bytes },
+  );
 }
 
 /** Not mkdirSync's `recursive`: that never returns where mkdir says ENOENT for ever, as below /proc. */

@@ -5,7 +5,7 @@ import type { TransferEngine } from '../transfer/index.js';
 export class KeyChain {
   /** Full blocks that have keys now. */
   blocks: number;
-  /** Leading blocks that the look-up found. */
+  /** Leading blocks that the look-up found: no collector of this host evicts them before release(). */
   readonly storedBlocks: number;
   /** Of these, whole ones that may be loaded: at least one token stays to be computed. */
   hitBlocks: number;
@@ -69,7 +69,8 @@ export class KeyChain {
         lookUp,
       });
       const usable = layout.fullBlocksFor(Math.max(tokens.length - 1, 0));
-      return new KeyChain(engine, layout, offset, capacity, blocks, stored, Math.min(stored, usable));
+      const hits = Math.min(stored, usable);
+      return new KeyChain(engine, layout, offset, capacity, blocks, stored, hits);
     } catch (error) {
       engine.keyTable.giveBack(offset, capacity);
       throw error;
@@ -96,6 +97,7 @@ export class KeyChain {
   release(): void {
     if (this.#released) return;
     this.#released = true;
+    this.#engine.releaseBlocks(this.offset, this.storedBlocks, this.blocks);
     this.#engine.keyTable.giveBack(this.offset, this.#capacity);
   }
 }

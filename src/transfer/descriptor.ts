@@ -53,6 +53,8 @@ export interface BlocksDescriptor extends Common {
   readonly keys: number;
   readonly slots: number;
   readonly blocks: number;
+  /** write: position in its chain of the first block, which ages go by; default 0. */
+  readonly firstBlock?: number;
 }
 
 export interface LayersDescriptor extends Common {
@@ -159,6 +161,7 @@ export function writeDescriptor(
       words[at + w.srcList] = u32(descriptor.slots, 'slots');
       words[at + w.dstList] = u32(descriptor.keys, 'keys');
       words[at + w.listCount] = u32(descriptor.blocks, 'blocks');
+      words[at + w.firstBlock] = u32(descriptor.firstBlock ?? 0, 'firstBlock');
       break;
     default:
       steps = descriptor.layers;

@@ -289,6 +289,11 @@ export class TransferEngine implements RecordTaker {
     return this.#lookUps.run(tokens, range, signal);
   }
 
+  /** Ends what a look-up holds: the first `held` blocks of a chain. Its first `stored` ones were used now. */
+  releaseBlocks(keyOffset: number, held: number, stored: number): void {
+    callNative(() => this.handle.release(keyOffset, held, stored));
+  }
+
   addGeometry(geometry: NativeGeometry | NativePages): number {
     return callNative(() =>
       'tables' in geometry ? this.handle.addPages(geometry) : this.handle.addGeometry(geometry),

@@ -5,7 +5,6 @@ import fc from 'fast-check';
 import { afterAll, describe, expect, it } from 'vitest';
 import { BlockStore } from '../../src/storage/index.js';
 import { LoadError, type KeyChain, type LoadOptions, type TrafficManager } from '../../src/traffic/index.js';
-import { headerWord, keyBytes } from '../../src/transfer/abi.js';
 import { attention, PagedEngine } from './paged-engines.js';
 import { errorOf, openManager, openRuntime, scratchDirectory, tokens } from './support.js';
 
@@ -27,10 +26,7 @@ interface Scene {
 
 /** The file of a block: named after its key. */
 function fileOf({ engine }: TrafficManager, chain: KeyChain, block: number): string {
-  const door = engine.handle.door();
-  const at = new Uint32Array(door)[headerWord.keyOffset]! + keyBytes * (chain.offset + block);
-  const name = Buffer.from(door, at, keyBytes).toString('hex');
-  return join(path, 'store', 'blocks', name.slice(0, 2), `${name}.kvb`);
+  return engine.handle.blockPath(chain.offset + block);
 }
 
 /** 12 blocks saved through a buffer of so many slots, and empty memory to load them into. */

@@ -42,7 +42,9 @@ TEST_F(StoreTest, CreateMakesTheWholeLayoutOnce) {
             "dualpath block store\nversion=1\nidentity=" + std::string(kIdentity) + "\n");
   must_open();
   must_open(kOpen);
-  EXPECT_EQ(entries(root_), 4u);
+  EXPECT_EQ(entries(root_), 6u);  // those, bad, hosts and the layers
+  EXPECT_EQ(read_text(root_ + "/store.layers"),
+            "dualpath block layers\nversion=1\nlayer_bytes=1x1000,1x3000,1x200\n");
 }
 
 TEST_F(StoreTest, CreateMakesWhatWasEmptiedByHand) {
