@@ -51,7 +51,7 @@ class LoadWorker : public Worker {
     out.Set("latencyMeanNs", number(Env(), result_.latency_mean_ns));
     out.Set("latencyP50Ns", number(Env(), result_.latency_p50_ns));
     out.Set("latencyP99Ns", number(Env(), result_.latency_p99_ns));
-    out.Set("verifyNs", number(Env(), result_.verify_ns));
+    out.Set("verifyP50Ns", number(Env(), result_.verify_p50_ns));
     out.Set("mismatches", number(Env(), result_.mismatches));
     out.Set("storageIo", storage_io_name(result_.storage_io));
     return out;

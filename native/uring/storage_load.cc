@@ -135,6 +135,7 @@ class Load {
     result_.latency_mean_ns = latencies_.mean_ns();
     result_.latency_p50_ns = latencies_.quantile_ns(0.5);
     result_.latency_p99_ns = latencies_.quantile_ns(0.99);
+    result_.verify_p50_ns = verify_.quantile_ns(0.5);
     result_.storage_io = io_->facts().io;
     *result = result_;
     return failure_;
@@ -204,9 +205,10 @@ class Load {
     if (!o_.checksums.empty()) {
       const uint64_t begin_ns = now_ns();
       // A device has written it: nothing of it is in a cache, and the hardware prefetcher starts late.
+      __builtin_prefetch(&o_.checksums[op->index]);
       for (size_t i = 0; i < kPage; i += 64) __builtin_prefetch(op->buffer + i);
       if (XXH3_64bits(op->buffer, op->bytes) != o_.checksums[op->index]) result_.mismatches++;
-      result_.verify_ns += now_ns() - begin_ns;
+      verify_.add(now_ns() - begin_ns);
     }
     if (more(now)) {
       start(op, now);
@@ -226,6 +228,7 @@ class Load {
   uint64_t end_ns_ = 0;
   unsigned under_way_ = 0;
   Latencies latencies_;
+  Latencies verify_;
   LoadResult result_;
   Status failure_;
 };

@@ -14,7 +14,6 @@ class StorageLoadTest : public ::testing::Test {
   StorageLoadTest() {
     base_ = std::filesystem::temp_directory_path().string() + "/dualpath-load-XXXXXX";
     if (mkdtemp(base_.data()) == nullptr) std::abort();
-    // Without a checksum of anything the layout says whether the file system takes O_DIRECT.
     status_ = lay_out_file(base_ + "/file", 64 * kBytes, sizes_, &checksums_);
   }
   ~StorageLoadTest() override {
