@@ -82,8 +82,8 @@ struct dp_descriptor {
   uint32_t peer;    /* peer handle, DP_NONE for none */
   uint32_t src_geometry;
   uint32_t dst_geometry; /* of the peer's geometry table for SEND */
-  uint32_t src_list;     /* first index in the slot table (READ: in the key table); a block has one entry there, */
-  uint32_t dst_list;     /* in paged memory one a page; first index in the slot table (WRITE: in the key table) */
+  uint32_t src_list;     /* first index in the slot table (READ: in the key table); a block has one entry, */
+  uint32_t dst_list;     /* in paged memory one a page; first index in the slot table (WRITE: key table) */
   uint32_t list_count;   /* blocks */
   uint32_t first_block;  /* position in the sequence of the list's first block */
   uint32_t token_begin;  /* COPY, SEND: only tokens [token_begin, token_end) of the sequence move; */
