@@ -72,7 +72,10 @@ struct dp_signal {
 
 /* A step is a layer for COPY and SEND (layer_count steps), the whole list for READ and WRITE (one
  * step), one of layer_count repetitions for NOP and BUMP. So a program over every layer of a
- * model is a handful of descriptors, and queueing it costs the same for 4 layers and for 61. */
+ * model is a handful of descriptors, and queueing it costs the same for 4 layers and for 61.
+ *
+ * A list of blocks in the slot table has one entry a block, the number of its slot; for a geometry of an
+ * engine's pages it has an entry for each of the block's pages (a SEND's destination is always slots). */
 struct dp_descriptor {
   uint8_t op;            /* enum dp_op */
   uint8_t traffic_class; /* enum dp_traffic_class */
@@ -82,8 +85,8 @@ struct dp_descriptor {
   uint32_t peer;    /* peer handle, DP_NONE for none */
   uint32_t src_geometry;
   uint32_t dst_geometry; /* of the peer's geometry table for SEND */
-  uint32_t src_list;     /* first index in the slot table (READ: in the key table); a block has one entry there, */
-  uint32_t dst_list;     /* in paged memory one a page; first index in the slot table (WRITE: in the key table) */
+  uint32_t src_list;     /* first index in the slot table (READ: in the key table) */
+  uint32_t dst_list;     /* first index in the slot table (WRITE: in the key table) */
   uint32_t list_count;   /* blocks */
   uint32_t first_block;  /* position in the sequence of the list's first block */
   uint32_t token_begin;  /* COPY, SEND: only tokens [token_begin, token_end) of the sequence move; */

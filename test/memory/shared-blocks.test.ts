@@ -42,14 +42,14 @@ describe('shared blocks', () => {
     expect(space.available).toBe(4);
   });
 
-  it('property: a slot is free exactly when no list has it', async () => {
+  it('property: a slot is free exactly when no list has it', () => {
     const step = fc.record({
       what: fc.constantFrom('take', 'share', 'join', 'release', 'release'),
       which: fc.nat(),
       count: fc.integer({ min: 0, max: 4 }),
     });
     const engine = openEngine();
-    await fc.assert(
+    fc.assert(
       fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
         const space = new BlockSpace(engine, plainMemory(10).geometry);
         const held: { list: BlockList; slots: number[] }[] = [];

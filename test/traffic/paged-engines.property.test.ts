@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { afterAll, describe, expect, it } from 'vitest';
 import { BlockStore } from '../../src/storage/index.js';
 import { attention, PagedEngine, sparseMla, type Kind } from './paged-engines.js';
-import { errorOf, openManager, scratchDirectory, tokens } from './support.js';
+import { errorOf, openManager, openRuntime, scratchDirectory, tokens } from './support.js';
 
 const blockTokens = 8;
 const pageSizes = [1, 2, 4, 8, 16, 24];
@@ -111,5 +111,53 @@ describe('groups with page tables of their own', () => {
     expect((await errorOf(manager.save({ ...save, blockTable: wrong }).done)).message).toBe(
       "entry 2 of the block table of 'indexer' is 8; there are pages 0 to 7",
     );
+  });
+});
+
+describe('programs of an engine on its own pages', () => {
+  it('lists have an entry a page, and lie in the slot table', async () => {
+    const manager = openManager(attention, scratchDirectory());
+    const [from, to] = [new PagedEngine('nhd', 8, 4), new PagedEngine('hnd', 8, 2)];
+    const geometries = { from: manager.adopt(from.geometry), to: manager.adopt(to.geometry) };
+    from.write([6, 1, 3, 0], 0, 0, 16, 9);
+    const source = manager.list({ geometry: geometries.from, blocks: 2, blockTable: [6, 1, 3, 0] });
+    const table = [5, 0, 7, 1, 2, 6, 4, 3];
+    const target = manager.list({ geometry: geometries.to, blocks: 2, blockTable: table });
+    const { engine } = manager;
+    const copy = {
+      ...{ op: 'copy' as const, ...geometries, blocks: 2, firstBlock: 0, layers: attention.layers },
+      ...{ fromSlots: source.offset, toSlots: target.offset, tokenBegin: 3, tokenEnd: 15 },
+    };
+    await engine.submit([copy]).done;
+    expect(to.holds(table, 0, 3, 15, 9)).toBe(true);
+    // 8 entries would end 1 after the table.
+    const last = (1 << 16) - 7;
+    for (const wrong of [{ toSlots: last }, { fromSlots: (1 << 16) - 3 }]) {
+      const error = await errorOf(engine.submit([{ ...copy, ...wrong }]).done);
+      expect(error.code).toBe('INVALID_ARGUMENT');
+    }
+    source.release();
+    source.release();
+    target.release();
+    expect(engine.slotTable.available).toBe(1 << 16);
+  });
+
+  it('a peer takes blocks into slots, not into pages', async () => {
+    const runtime = openRuntime();
+    const [here, there] = [0, 1].map(() => openManager(attention, scratchDirectory(), { runtime }));
+    const pages = new PagedEngine('nhd', 8, 4);
+    const memory = new PagedEngine('nhd', 8, 4);
+    const send = {
+      ...{ op: 'send' as const, peer: here!.peer(there!.name), layers: attention.layers },
+      ...{ from: here!.adopt(pages.geometry), fromSlots: 0, toSlots: 0 },
+      ...{ blocks: 1, firstBlock: 0, tokenBegin: 0, tokenEnd: 8 },
+    };
+    const to = there!.adopt(memory.geometry);
+    expect((await errorOf(here!.engine.submit([{ ...send, to }]).done)).code).toBe('INVALID_ARGUMENT');
+    // Its buffer is slots: pages are gathered on the way.
+    const list = here!.list({ geometry: send.from, blocks: 1, blockTable: [2, 5] });
+    pages.write([2, 5], 0, 0, 8, 4);
+    const sent = { ...send, fromSlots: list.offset, to: there!.buffer.geometry };
+    expect((await here!.engine.submit([sent]).done).bytesMoved).toBe(attention.fullBlockBytes);
   });
 });

@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "test/memory/paged_shapes.h"
 #include "test/transfer/kv.h"
 
 namespace dualpath::emulation {
@@ -43,6 +44,31 @@ TEST_F(KvPatternTest, IsTheSameInEveryLayout) {
     EXPECT_EQ(check.checked_bytes, 3 * shape_.block_bytes());
     EXPECT_EQ(check.mismatched_bytes, 0u);
     EXPECT_TRUE(test::untouched(geometry->at(1, 1, geometry->planes(1)[0], 3), 82));
+  }
+}
+
+// Rows in parts: every byte of them, in blocks of several pages.
+TEST_F(KvPatternTest, IsTheSameHeadByHead) {
+  PagedOptions options;
+  options.block_tokens = kTokens;
+  options.tables = {{"kv", 8, 4}};
+  const auto region = test::exact_region(8 * 4 * 82);
+  options.layers = {{{0, 0, {{region, 0, 4 * 82, 41, 41}, {region, 4 * 41, 4 * 82, 41, 41}}}}};
+  const auto geometry = test::make_paged(options);
+  const std::vector<uint32_t> entries{7, 2, 0, 5};
+  const PatternTarget target{geometry.get(), entries.data(), 2, 0};
+  write_pattern(target, 0, {0, 16}, seeds_.data());
+  const auto blocks = test::full_blocks(test::uniform_shape(1, kTokens, {{82, 0}}), 1);
+  const uint32_t slot = 0;
+  uint64_t bytes = 0;
+  ASSERT_TRUE(copy_block(*geometry, entries.data() + 2, *blocks, &slot, 0, 1, {8, 16}, 0, &bytes));
+  EXPECT_EQ(check_pattern({blocks.get(), &slot, 1, 1}, 0, {8, 16}, 0, seeds_.data()).mismatched_bytes, 0u);
+  for (const uint64_t at : {0 * 328 + 3u, 7 * 328 + 164 + 40u, 5 * 328 + 327u}) {
+    region->base()[at] ^= std::byte{1};
+    const PatternCheck check = check_pattern(target, 0, {0, 16}, 0, seeds_.data());
+    EXPECT_EQ(check.checked_bytes, 16u * 82);
+    EXPECT_EQ(check.mismatched_bytes, 1u) << at;
+    region->base()[at] ^= std::byte{1};
   }
 }
 
