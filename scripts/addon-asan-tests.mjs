@@ -19,12 +19,12 @@ const copy = join(root, copyName);
 const notCopied = /^(build|build-.*|dist|coverage|node_modules|\.git)$/;
 
 function runOrExit(command, args, env = {}) {
-  const { error, status } = spawnSync(command, args, {
+  const { error, signal, status } = spawnSync(command, args, {
     cwd: copy,
     stdio: 'inherit',
     env: { ...process.env, ...env },
   });
-  if (error) console.error(`${command}: ${error.message}`);
+  if (error || signal) console.error(`${command}: ${error?.message ?? `ended by ${signal}`}`);
   if (status !== 0) process.exit(status || 1);
 }
 
