@@ -47,7 +47,7 @@ bool EvictionLog::share(int root_fd) {
   if (fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode)) return false;
   // Zeroes are a valid beginning, so whoever comes first makes the file as long as it has to be.
   if (info.st_size != 0 && info.st_size != static_cast<off_t>(kFileBytes)) return false;
-  if (info.st_size == 0 && ftruncate(fd.get(), kFileBytes) != 0) return false;
+  if (!take_space(fd.get(), kFileBytes)) return false;
   if (!mapping_.map(fd.get(), kFileBytes, true)) return false;
   uint64_t none = 0;
   if (header().magic.compare_exchange_strong(none, Header::kMagic) || none == Header::kMagic) return true;

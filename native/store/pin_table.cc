@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -100,7 +101,7 @@ bool PinTable::share(int root_fd, uint64_t nonce, uint64_t capacity_bytes) {
   std::memcpy(header.magic, kMagic, sizeof kMagic);
   header.pid = static_cast<uint32_t>(getpid());
   header.capacity_bytes = capacity_bytes;
-  const bool good = flock(lock_.get(), LOCK_EX) == 0 && ftruncate(lock_.get(), kFileBytes) == 0 &&
+  const bool good = flock(lock_.get(), LOCK_EX) == 0 && take_space(lock_.get(), kFileBytes) &&
                     pwrite(lock_.get(), &header, sizeof header, 0) == sizeof header &&
                     mapping_.map(lock_.get(), kFileBytes, true) &&
                     renameat(root_fd, unfinished.c_str(), root_fd, path.c_str()) == 0;
@@ -109,6 +110,8 @@ bool PinTable::share(int root_fd, uint64_t nonce, uint64_t capacity_bytes) {
     return false;
   }
   path_ = path;
+  // Otherwise the first look-ups would pay for it, a page at a time. Old kernels cannot.
+  madvise(mapping_.data(), mapping_.bytes(), MADV_POPULATE_WRITE);
   return true;
 }
 

@@ -60,6 +60,10 @@ void Mapping::reset() noexcept {
   bytes_ = 0;
 }
 
+bool take_space(int fd, size_t bytes) noexcept {
+  return posix_fallocate(fd, 0, static_cast<off_t>(bytes)) == 0;
+}
+
 const std::string& host_directory() {
   static const std::string directory = std::string(kHosts) + "/" + read_boot_id();
   return directory;

@@ -35,4 +35,8 @@ class Mapping {
 // hosts/<boot id>: the running kernel's, whichever container asks; "hosts/unknown" where there is none.
 const std::string& host_directory();
 
+// Makes the file at least so long and takes its space: to write to a mapping of a file with holes raises
+// SIGBUS when the file system is full. False when there is no room.
+bool take_space(int fd, size_t bytes) noexcept;
+
 }  // namespace dualpath::store
