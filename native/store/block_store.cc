@@ -12,6 +12,11 @@
 #include "store/sodium_start.h"
 
 namespace dualpath::store {
+namespace {
+
+constexpr size_t kAhead = 8;  // keys whose place in the index is fetched before it is looked at
+
+}  // namespace
 
 BlockStore::BlockStore(std::string path, const BlockFormat& format, const StoreOptions& options)
     : path_(std::move(path)),
@@ -40,6 +45,7 @@ void BlockStore::temp_path(char* out) noexcept {
 size_t BlockStore::longest_prefix(const BlockKey* keys, size_t count) noexcept {
   catch_up();
   for (size_t i = 0; i < count; ++i) {
+    if (i + kAhead < count) index_.prefetch(keys[i + kAhead]);
     if (!index_.contains(keys[i]) && !probe(keys[i])) return i;
   }
   return count;

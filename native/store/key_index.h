@@ -26,6 +26,11 @@ class KeyIndex {
   // kFull once `capacity` keys are in (or, rarely, when one shard of a large index fills up before).
   Insert insert(const BlockKey& key) noexcept;
   bool contains(const BlockKey& key) const noexcept;
+  // Fetches what contains(key) will look at: a large index lies in no cache.
+  void prefetch(const BlockKey& key) const noexcept {
+    const Prefix prefix = prefix_of(key);
+    __builtin_prefetch(&shard_of(prefix).slots[prefix.low & (shard_slots_ - 1)]);
+  }
   bool erase(const BlockKey& key) noexcept;  // whether it was in
   void clear() noexcept;
 

@@ -7,9 +7,9 @@ import { Worker } from 'node:worker_threads';
 import { afterAll, describe, expect, it } from 'vitest';
 import type { HashRange } from '../../src/binding/index.js';
 import type { DualPathError } from '../../src/errors/index.js';
-import { BlockStore } from '../../src/storage/index.js';
+import { BlockStore, StoreAdmin } from '../../src/storage/index.js';
 import type { TransferEngine } from '../../src/transfer/index.js';
-import { headsLayout, scratchDirectory } from '../traffic/support.js';
+import { headsLayout, openManager, saveSequence, scratchDirectory } from '../traffic/support.js';
 import { errorOf, openEngine, sleep } from './support.js';
 
 setFlagsFromString('--expose-gc');
@@ -76,6 +76,25 @@ describe('tokens', () => {
       await without.hash(plain(i), range);
       expect(names(engine)).toEqual(names(without));
     }
+  });
+
+  it('that are transferred meanwhile hold no blocks', async () => {
+    const scratch = scratchDirectory();
+    const manager = openManager(layout, scratch);
+    const sequence = fill(new Uint32Array(4 * 16 + 1), 5);
+    (await saveSequence(manager, sequence, 1)).release();
+    const gone = errorOf(manager.lookup(sequence));
+    structuredClone(sequence.buffer, { transfer: [sequence.buffer as ArrayBuffer] });
+    expect(await gone).toMatchObject({ code: 'INVALID_ARGUMENT' });
+    const admin = StoreAdmin.open(manager.store.path);
+    expect((await admin.gc({ capacityBytes: 0 })).eviction).toMatchObject({ evictedBlocks: 16 });
+    // Whereas a result holds what it found.
+    const again = fill(new Uint32Array(4 * 16 + 1), 5);
+    (await saveSequence(manager, again, 1)).release();
+    const chain = await manager.lookup(again);
+    expect((await admin.gc({ capacityBytes: 0 })).eviction).toMatchObject({ evictedBlocks: 0 });
+    chain.release();
+    expect((await admin.gc({ capacityBytes: 0 })).eviction).toMatchObject({ evictedBlocks: 16 });
   });
 
   it('whose buffer shrinks meanwhile are an error', async () => {
