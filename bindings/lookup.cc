@@ -30,7 +30,7 @@ class Lookup {
   void execute() noexcept;
   void complete(napi_env env, napi_status status);
   Status outcome_status(bool there) const;
-  void settle(napi_env env, const Status& status);
+  bool settle(napi_env env, const Status& status);
   void destroy(napi_env env);
 
   napi_env env_;
@@ -168,23 +168,24 @@ void Lookup::complete(napi_env env, napi_status) {
   lookups_->times.hashed_blocks += times_.hashed_blocks;
   lookups_->index_ns += index_ns_;
   const Status status = outcome_status(tokens_still_there(env));
-  if (!status.ok() && stored_ > 0) engine_->options().store->release(request_.out, stored_, 0);
-  settle(env, status);
+  // What nobody hears of is not held.
+  if (!settle(env, status) && stored_ > 0) engine_->options().store->release(request_.out, stored_, 0);
   destroy(env);
 }
 
-void Lookup::settle(napi_env env, const Status& status) {
+// Whether the caller gets a result.
+bool Lookup::settle(napi_env env, const Status& status) {
   napi_value value = nullptr;
   if (status.ok()) {
-    if (napi_create_double(env, static_cast<double>(stored_), &value) == napi_ok)
-      napi_resolve_deferred(env, deferred_, value);
-    return;
+    return napi_create_double(env, static_cast<double>(stored_), &value) == napi_ok &&
+           napi_resolve_deferred(env, deferred_, value) == napi_ok;
   }
   napi_value code = nullptr;
   napi_value message = nullptr;
   napi_create_string_utf8(env, status.code, NAPI_AUTO_LENGTH, &code);
   napi_create_string_utf8(env, status.message.data(), status.message.size(), &message);
   if (napi_create_error(env, code, message, &value) == napi_ok) napi_reject_deferred(env, deferred_, value);
+  return false;
 }
 
 void Lookup::destroy(napi_env env) {

@@ -105,7 +105,10 @@ class BlockStore {
   size_t longest_prefix(const BlockKey* keys, size_t count) noexcept;
 
   // Whether the index knows the block; no system call, so another process's may be stored all the same.
-  bool indexed(const BlockKey& key) const noexcept { return index_.contains(key); }
+  bool indexed(const BlockKey& key) noexcept {
+    catch_up();
+    return index_.contains(key);
+  }
 
   // A look-up whose hits stay: the same, and no collector of this host evicts them before release. Ages
   // them, too; keys[0] is the first block of a chain. What another host evicts, or deletes with its
