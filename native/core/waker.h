@@ -19,7 +19,7 @@ class Waker {
   Waker() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
   ~Waker() {
     if (fd_ >= 0) close(fd_);
-    if (const int bells = bells_.load(std::memory_order_relaxed); bells >= 0) close(bells);
+    if (bells_ >= 0) close(bells_);
   }
   Waker(const Waker&) = delete;
   Waker& operator=(const Waker&) = delete;
@@ -43,31 +43,32 @@ class Waker {
     [[maybe_unused]] ssize_t n = ::write(fd_, &one, sizeof one);  // EAGAIN: already rung
   }
 
-  // An eventfd that other processes write to wakes the sleeper too. It is watched for edges and never read:
-  // who else holds it may read it first, and may have made reading wait. One thread at a time; false when no
-  // file descriptor is left.
+  // Eventfds that other processes write to wake the sleeper too, who then waits for fd() and bells(). They
+  // are watched for edges and never read: who else holds one may read it first, and may have made reading
+  // wait. False when no file descriptor is left.
+  bool open_bells() {
+    bells_ = epoll_create1(EPOLL_CLOEXEC);
+    return bells_ >= 0;
+  }
+  int bells() const { return bells_; }  // -1 before open_bells()
   bool watch(int bell) {
-    int bells = bells_.load(std::memory_order_relaxed);
-    if (bells < 0) {
-      bells = epoll_create1(EPOLL_CLOEXEC);
-      if (bells < 0) return false;
-      bells_.store(bells, std::memory_order_release);
-      ring();  // a sleeper that does not look at it yet begins anew
-    }
     epoll_event event{};
     event.events = EPOLLIN | EPOLLET;
-    return epoll_ctl(bells, EPOLL_CTL_ADD, bell, &event) == 0;
+    return epoll_ctl(bells_, EPOLL_CTL_ADD, bell, &event) == 0;
   }
   // Before the bell is closed here: others may have it open still.
-  void unwatch(int bell) {
-    const int bells = bells_.load(std::memory_order_relaxed);
-    if (bells >= 0) epoll_ctl(bells, EPOLL_CTL_DEL, bell, nullptr);
+  void unwatch(int bell) { epoll_ctl(bells_, EPOLL_CTL_DEL, bell, nullptr); }
+  // What rang is taken note of; after every sleep that was not sleep().
+  void drain() {
+    uint64_t count;
+    [[maybe_unused]] ssize_t n = ::read(fd_, &count, sizeof count);
+    epoll_event rung[8];  // more come with the next look
+    if (bells_ >= 0) epoll_wait(bells_, rung, 8, 0);
   }
 
   // Sleeps until rung, until extra_fd is readable (-1: none) or until deadline_ns. Call only when armed.
   void sleep(uint64_t deadline_ns, int extra_fd = -1) {
-    const int bells = bells_.load(std::memory_order_acquire);
-    pollfd fds[3] = {{fd_, POLLIN, 0}, {extra_fd, POLLIN, 0}, {bells, POLLIN, 0}};  // -1 is passed over
+    pollfd fds[2] = {{fd_, POLLIN, 0}, {extra_fd, POLLIN, 0}};  // -1 is passed over
     timespec timeout{};
     timespec* limit = nullptr;
     if (deadline_ns != kNever) {
@@ -77,21 +78,17 @@ class Waker {
       timeout.tv_nsec = static_cast<long>(left % 1'000'000'000u);
       limit = &timeout;
     }
-    ppoll(fds, 3, limit, nullptr);
+    ppoll(fds, 2, limit, nullptr);
     disarm();
     if ((fds[0].revents & POLLIN) != 0) {
       uint64_t count;
       [[maybe_unused]] ssize_t n = ::read(fd_, &count, sizeof count);
     }
-    if ((fds[2].revents & POLLIN) != 0) {
-      epoll_event rung[8];  // more come with the next look
-      epoll_wait(bells, rung, 8, 0);
-    }
   }
 
  private:
   int fd_;
-  std::atomic<int> bells_{-1};  // epoll of what is watched
+  int bells_ = -1;  // epoll of what is watched
   std::atomic<uint32_t> sleeping_{0};
 };
 

@@ -9,9 +9,10 @@ namespace dualpath {
 
 Status Reactor::create(std::unique_ptr<Reactor>* out, StorageIo storage_io) {
   auto reactor = std::unique_ptr<Reactor>(new Reactor());
-  if (reactor->waker_->fd() < 0) {
+  if (reactor->waker_->fd() < 0 || !reactor->waker_->open_bells()) {
     return Status::error("CAPACITY_EXHAUSTED",
-                         "reactor: eventfd failed: no file descriptor is left; raise 'ulimit -n'", EMFILE);
+                         "reactor: eventfd or epoll failed: no file descriptor is left; raise 'ulimit -n'",
+                         EMFILE);
   }
   const Status status = BlockIo::create(storage_io, &reactor->faults_, &reactor->io_);
   if (!status.ok()) return status;
@@ -90,7 +91,7 @@ bool Reactor::pass() {
 void Reactor::run() {
   prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
   prctl(PR_SET_NAME, "dp-reactor", 0UL, 0UL, 0UL);
-  io_->watch(waker_->fd());
+  io_->watch({waker_->fd(), waker_->bells()});
   while (!stop_.load(std::memory_order_seq_cst)) {
     if (pass()) continue;
     // Say that we sleep, look once more, sleep: whoever publishes after the look rings.
@@ -102,6 +103,7 @@ void Reactor::run() {
       for (auto& engine : engines_) next = std::min(next, engine->next_due());
       const uint64_t now = now_ns();
       io_->submit_and_wait(next > now ? next - now : 0);
+      waker_->drain();
     }
     waker_->disarm();
     for (auto& engine : engines_) engine->disarm();

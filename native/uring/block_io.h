@@ -40,6 +40,7 @@ const char* storage_io_name(StorageIo io);  // "io_uring" or "thread_pool"
 class BlockIo {
  public:
   static constexpr unsigned kMaxOps = 128;
+  static constexpr size_t kMaxWatched = 2;
   static constexpr unsigned kMaxFiles = 8;
   static constexpr unsigned kMaxArenas = 1024;
   static constexpr uint64_t kLongestSleep_ns = 3'600'000'000'000;
@@ -61,10 +62,10 @@ class BlockIo {
   // with the next submit(), which is worth calling at retry_ns(); what it refuses for long fails.
   virtual void submit() = 0;
   virtual uint64_t retry_ns() const { return kNever; }
-  // submit(), then sleeps until something has ended, the watched eventfd is written or `timeout_ns` have
-  // passed.
+  // submit(), then sleeps until something has ended, a watched descriptor becomes readable or `timeout_ns`
+  // have passed. Reading what is watched is the caller's.
   virtual void submit_and_wait(uint64_t timeout_ns) = 0;
-  void watch(int eventfd) { watched_fd_ = eventfd; }
+  void watch(std::array<int, kMaxWatched> fds) { watched_fds_ = fds; }
   // Calls finished(BlockOp*) for each operation that has ended; the owner must release() it, then or later.
   template <typename Finished>
   bool reap(Finished finished) {
@@ -111,7 +112,7 @@ class BlockIo {
   FaultPlan* faults_;
   StorageIoFacts facts_;
   std::array<BlockOp, kMaxOps> ops_;
-  int watched_fd_ = -1;
+  std::array<int, kMaxWatched> watched_fds_{-1, -1};  // -1: none
 
  private:
   int buffer_index(const std::byte* memory, size_t bytes) const;

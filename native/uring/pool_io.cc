@@ -98,14 +98,10 @@ void PoolIo::submit_and_wait(uint64_t timeout_ns) {
   submit();
   if (!stopped_.empty()) return;
   timeout_ns = std::min(timeout_ns, kLongestSleep_ns);
-  pollfd fds[2] = {{wake_fd_, POLLIN, 0}, {watched_fd_, POLLIN, 0}};
+  pollfd fds[3] = {{wake_fd_, POLLIN, 0}, {watched_fds_[0], POLLIN, 0}, {watched_fds_[1], POLLIN, 0}};
   const timespec timeout{static_cast<time_t>(timeout_ns / 1'000'000'000u),
                          static_cast<long>(timeout_ns % 1'000'000'000u)};
-  ppoll(fds, watched_fd_ >= 0 ? 2 : 1, &timeout, nullptr);
-  if ((fds[1].revents & POLLIN) != 0) {
-    uint64_t count;
-    [[maybe_unused]] ssize_t n = read(watched_fd_, &count, sizeof count);
-  }
+  ppoll(fds, 3, &timeout, nullptr);  // -1 is passed over
 }
 
 void PoolIo::run() {

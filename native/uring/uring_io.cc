@@ -14,7 +14,9 @@ namespace {
 
 constexpr unsigned kEntries =
     BlockIo::kMaxOps * BlockOp::kMaxCalls + 1;  // a chain of every operation, a poll
-constexpr uint64_t kWatchTag = 0;
+// Requests of operations have higher numbers.
+constexpr bool is_watch(uint64_t data) { return data < BlockIo::kMaxWatched; }
+static_assert(BlockIo::kMaxWatched <= BlockOp::kMaxCalls);
 constexpr unsigned kMaxFailures = 1000;  // with kRetry_ns in between: a second
 constexpr uint64_t kRetry_ns = 1'000'000;
 
@@ -202,11 +204,13 @@ int UringIo::enter() {
 
 // Multishot: it answers every time the eventfd is written.
 void UringIo::prepare_watch() {
-  if (watching_ || watched_fd_ < 0) return;
-  watching_ = true;
-  io_uring_sqe* entry = io_uring_get_sqe(&ring_);
-  io_uring_prep_poll_multishot(entry, watched_fd_, POLLIN);
-  io_uring_sqe_set_data64(entry, kWatchTag);
+  for (size_t i = 0; i < kMaxWatched; i++) {
+    if (watching_[i] || watched_fds_[i] < 0) continue;
+    watching_[i] = true;
+    io_uring_sqe* entry = io_uring_get_sqe(&ring_);
+    io_uring_prep_poll_multishot(entry, watched_fds_[i], POLLIN);
+    io_uring_sqe_set_data64(entry, i);
+  }
 }
 
 void UringIo::submit() {
@@ -239,8 +243,8 @@ void UringIo::take_back(unsigned entries, int error) {
   const unsigned head = *ring_.sq.khead;
   for (unsigned i = 0; i < entries; i++) {
     const uint64_t data = ring_.sq.sqes[(head + i) & *ring_.sq.kring_mask].user_data;
-    if (data == kWatchTag) {
-      watching_ = false;
+    if (is_watch(data)) {
+      watching_[data] = false;
       continue;
     }
     BlockOp& op = ops_[data / BlockOp::kMaxCalls - 1];
@@ -275,8 +279,8 @@ BlockOp* UringIo::next_stopped() {
     const int result = cqe->res;
     const bool more = (cqe->flags & IORING_CQE_F_MORE) != 0;
     io_uring_cqe_seen(&ring_, cqe);
-    if (data == kWatchTag) {
-      watching_ = more;
+    if (is_watch(data)) {
+      watching_[data] = more;
       continue;
     }
     BlockOp& op = ops_[data / BlockOp::kMaxCalls - 1];

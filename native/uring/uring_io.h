@@ -43,8 +43,8 @@ class UringIo final : public BlockIo {
   io_uring ring_{};
   bool ready_ = false;
   bool enabled_ = false;
-  bool watching_ = false;  // a poll request for the watched eventfd is under way
-  unsigned failures_ = 0;  // submissions in a row of which the kernel took nothing
+  std::array<bool, kMaxWatched> watching_{};  // whether a poll request for it is under way
+  unsigned failures_ = 0;                     // submissions in a row of which the kernel took nothing
   uint64_t retry_ns_ = kNever;
   std::vector<BlockOp*> stopped_;  // chains that ended here, not by a completion
   std::array<bool, kMaxFiles> files_{};
