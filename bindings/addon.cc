@@ -130,6 +130,7 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   KvSeedsObject::define(env, exports);
   EmulatedGpuObject::define(env, exports);
   exports.Set("describeAbi", Napi::Function::New(env, describe_abi));
+  exports.Set("measurePostCost", Napi::Function::New(env, measure_post_cost));
   return exports;
 }
 

@@ -152,5 +152,7 @@ class EmulatedGpuObject : public Napi::ObjectWrap<EmulatedGpuObject> {
 
 // Sizes and offsets of every field of dualpath_ring.h, for the test that holds TypeScript against them.
 Napi::Value describe_abi(const Napi::CallbackInfo& info);
+// What posting work requests costs, against the strict stub provider.
+Napi::Value measure_post_cost(const Napi::CallbackInfo& info);
 
 }  // namespace dualpath::bindings

@@ -1,4 +1,4 @@
-/** What the add-on exports (bindings/objects.h). Only src/transfer, src/memory and src/storage use it. */
+/** What the add-on exports (bindings/objects.h). Only src/transfer, src/memory, src/storage and src/bench use it. */
 
 export interface NativeArenaFacts {
   readonly bytes: number;
@@ -210,6 +210,18 @@ export interface AbiDescription {
   readonly fields: Readonly<Record<string, readonly [offset: number, bytes: number]>>;
 }
 
+/** Of the strict stub provider (native/verbs/stub/post_cost.h). */
+export interface PostCost {
+  readonly requests: number;
+  readonly chains: number;
+  readonly expandNsPerRequest: number;
+  readonly postNsPerRequest: number;
+  readonly completeNsPerRequest: number;
+  readonly postCalls: number;
+  readonly completions: number;
+  readonly bytes: number;
+}
+
 export interface NativeAddon {
   readonly Arena: new (options: {
     name: string;
@@ -233,4 +245,10 @@ export interface NativeAddon {
   readonly KvSeeds: new (tokens: Uint32Array) => NativeKvSeeds;
   readonly EmulatedGpu: new (options: { engine: NativeEngine; lanes: number }) => NativeGpu;
   describeAbi(): AbiDescription;
+  measurePostCost(options: {
+    chain: number;
+    chains: number;
+    blockTokens?: number;
+    bytesPerToken?: number;
+  }): PostCost;
 }
