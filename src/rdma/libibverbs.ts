@@ -2,8 +2,9 @@
  * The control plane of libibverbs by FFI (koffi): devices, ports, GIDs. No data passes here; posting and polling are inline
  * functions of rdma-core that no FFI can reach, and belong to the add-on. Structures and constants: infiniband/verbs.h.
  */
+import { createRequire } from 'node:module';
 import { getSystemErrorName } from 'node:util';
-import koffi from 'koffi';
+import type koffiModule from 'koffi';
 import type { GidType, LinkLayer } from './gid.js';
 
 export const libraryName = 'libibverbs.so.1';
@@ -41,8 +42,8 @@ const portStates = ['nop', 'down', 'init', 'armed', 'active', 'active-defer'];
 const maxDevices = 64;
 const maxPorts = 8;
 const maxGids = 256;
-/** ibv_query_port(3) as exported fills the fields up to `flags`. */
-const portAttr = koffi.struct({
+/** struct ibv_port_attr; ibv_query_port(3) as exported fills the fields up to `flags`. */
+const portAttrFields = {
   state: 'int',
   max_mtu: 'int',
   active_mtu: 'int',
@@ -65,7 +66,7 @@ const portAttr = koffi.struct({
   link_layer: 'uint8_t',
   flags: 'uint8_t',
   port_cap_flags2: 'uint16_t',
-});
+};
 /** struct ibv_gid_entry. */
 const gidEntryBytes = 32;
 
@@ -78,7 +79,10 @@ interface PortAttr {
 
 type Pointer = bigint | null;
 
+type Koffi = typeof koffiModule;
+
 interface Functions {
+  readonly koffi: Koffi;
   readonly list: (count: [number]) => Pointer;
   readonly freeList: (list: Pointer) => void;
   readonly name: (device: Pointer) => string;
@@ -92,22 +96,31 @@ interface Functions {
 
 /** Asks the library; never throws. `name` is a stand-in's path in tests. */
 export function askLibrary(name: string = libraryName): LibraryAnswer {
+  const why = (cause: unknown): string => (cause instanceof Error ? cause.message : String(cause));
+  let koffi: Koffi;
+  try {
+    koffi = createRequire(import.meta.url)('koffi') as Koffi;
+  } catch (cause) {
+    return {
+      devices: null,
+      problem: `koffi, which calls libibverbs, could not be loaded (${why(cause)}); install the npm packages`,
+    };
+  }
   let functions: Functions;
   try {
-    functions = load(name);
+    functions = load(koffi, name);
   } catch (cause) {
-    const why = cause instanceof Error ? cause.message : String(cause);
     return {
       devices: null,
       problem:
-        `${name} could not be loaded (${why}); install rdma-core's libibverbs ` +
+        `${name} could not be loaded (${why(cause)}); install rdma-core's libibverbs ` +
         '(Debian: libibverbs1 and ibverbs-providers)',
     };
   }
   return { devices: devicesOf(functions), problem: null };
 }
 
-function load(name: string): Functions {
+function load(koffi: Koffi, name: string): Functions {
   const library = koffi.load(name);
   const pointer = 'void *';
   const optional = (symbol: string): Functions['queryGids'] => {
@@ -117,7 +130,9 @@ function load(name: string): Functions {
       return null;
     }
   };
+  const portAttr = koffi.struct(portAttrFields);
   return {
+    koffi,
     list: library.func('ibv_get_device_list', pointer, [koffi.out(koffi.pointer('int'))]),
     freeList: library.func('ibv_free_device_list', 'void', [pointer]),
     name: library.func('ibv_get_device_name', 'str', [pointer]),
@@ -135,6 +150,7 @@ function load(name: string): Functions {
 
 function devicesOf(functions: Functions): LibraryDevice[] {
   const count: [number] = [0];
+  const { koffi } = functions;
   const list = functions.list(count);
   if (list === null) return [];
   try {
@@ -153,7 +169,7 @@ function deviceOf(functions: Functions, device: Pointer): LibraryDevice {
   const guid = bytes.toString('hex').replace(/(.{4})(?!$)/g, '$1:');
   const context = functions.open(device);
   if (context === null) {
-    const error = `opening it failed: ${getSystemErrorName(-koffi.errno())}`;
+    const error = `opening it failed: ${getSystemErrorName(-functions.koffi.errno())}`;
     return {
       name,
       guid,
