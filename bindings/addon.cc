@@ -163,6 +163,7 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   exports.Set("layOutStorageFile", Napi::Function::New(env, lay_out_storage_file));
   exports.Set("liveObjects", Napi::Function::New(env, live_objects));
   exports.Set("refuseExternalBuffers", Napi::Function::New(env, refuse_external_buffers));
+  exports.Set("measurePostCost", Napi::Function::New(env, measure_post_cost));
   return exports;
 }
 

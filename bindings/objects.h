@@ -217,6 +217,8 @@ class EmulatedGpuObject : public Wrap<EmulatedGpuObject> {
 
 // Sizes and offsets of every field of dualpath_ring.h, for the test that holds TypeScript against them.
 Napi::Value describe_abi(const Napi::CallbackInfo& info);
+// What posting work requests costs, against the strict stub provider.
+Napi::Value measure_post_cost(const Napi::CallbackInfo& info);
 
 // bench.cc
 Napi::Value run_storage_load(const Napi::CallbackInfo& info);

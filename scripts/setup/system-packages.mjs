@@ -23,6 +23,8 @@ const requirements = [
   { name: 'libsodium-dev', present: () => hasLibrary('libsodium') },
   { name: 'libxxhash-dev', present: () => hasLibrary('libxxhash') },
   { name: 'libuv1-dev', present: hasUvHeader },
+  // Its headers; the library itself is opened at run time, where there is one.
+  { name: 'libibverbs-dev', present: () => hasLibrary('libibverbs') },
 ];
 const testRequirements = [
   { name: 'libgtest-dev', present: () => hasLibrary('gtest_main') },

@@ -6,6 +6,7 @@ export {
   type LookupResult,
   type Percentiles,
 } from './lookup.js';
+export { benchPost, type PostChainResult, type PostOptions, type PostResult } from './post.js';
 export { benchRing, type RingOptions, type RingResult } from './ring.js';
 export {
   benchStorage,

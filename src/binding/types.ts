@@ -1,4 +1,4 @@
-/** What the add-on exports (bindings/objects.h). Only src/transfer, src/memory and src/storage use it. */
+/** What the add-on exports (bindings/objects.h). Only src/transfer, src/memory, src/storage and src/bench use it. */
 
 export interface NativeArenaFacts {
   readonly bytes: number;
@@ -507,6 +507,18 @@ export interface StorageLoadResult {
   readonly storageIo: StorageIo;
 }
 
+/** Of the strict stub provider (native/verbs/stub/post_cost.h). */
+export interface PostCost {
+  readonly requests: number;
+  readonly chains: number;
+  readonly expandNsPerRequest: number;
+  readonly postNsPerRequest: number;
+  readonly completeNsPerRequest: number;
+  readonly postCalls: number;
+  readonly completions: number;
+  readonly bytes: number;
+}
+
 export interface NativeAddon {
   readonly Arena: new (options: {
     name: string;
@@ -552,4 +564,10 @@ export interface NativeAddon {
   liveObjects(): Readonly<Record<string, number>>;
   /** This environment refuses external buffers, as Electron does, or no longer; for tests. */
   refuseExternalBuffers(refuse: boolean): void;
+  measurePostCost(options: {
+    chain: number;
+    chains: number;
+    blockTokens?: number;
+    bytesPerToken?: number;
+  }): PostCost;
 }

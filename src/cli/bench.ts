@@ -1,6 +1,6 @@
 import { Command } from 'commander';
 import { formatBytes, formatCount, renderTable } from '../telemetry/index.js';
-import type { RingResult } from '../bench/index.js';
+import type { PostResult, RingResult } from '../bench/index.js';
 import { lookupCommand } from './bench-lookup.js';
 import { storageCommand } from './bench-storage.js';
 import { addExamples, addOutputOptions, contextOf } from './support.js';
@@ -9,7 +9,11 @@ import { addExamples, addOutputOptions, contextOf } from './support.js';
 export function benchCommand(): Command {
   const bench = new Command('bench').description('measure the parts of the data path');
   addExamples(bench, 'dualpath bench ring', 'dualpath bench storage --compare fio');
-  return bench.addCommand(ringCommand()).addCommand(lookupCommand()).addCommand(storageCommand());
+  return bench
+    .addCommand(ringCommand())
+    .addCommand(lookupCommand())
+    .addCommand(storageCommand())
+    .addCommand(postCommand());
 }
 
 function ringCommand(): Command {
@@ -66,4 +70,49 @@ function ringText(result: RingResult): string {
       ['carried by', `${result.transport} transport, ${result.device}`],
     ],
   });
+}
+
+function postCommand(): Command {
+  const post = new Command('post').description(
+    'turning blocks into work requests and posting them, against a stub provider',
+  );
+  addOutputOptions(post);
+  addExamples(post, 'dualpath bench post --json');
+  return post.action(async (_flags: object, command: Command) => {
+    const context = contextOf(command);
+    const { benchPost } = await import('../bench/index.js');
+    const result = await benchPost({
+      signal: context.signal,
+      onProgress: (step) => context.note(`measuring: ${step}`),
+    });
+    if (!result.results.every((row) => row.postCalls === row.chains && row.completions === row.chains)) {
+      context.fail();
+    }
+    context.result(result, () => postText(result));
+  });
+}
+
+function postText({ results, provider, targetNsPerRequest }: PostResult): string {
+  const ns = (value: number): string => `${value.toFixed(1)} ns`;
+  const table = renderTable({
+    head: [
+      'chain',
+      'expand',
+      'post',
+      'both (min to max)',
+      'complete',
+      'post calls a chain',
+      'completions a chain',
+    ],
+    rows: results.map((row) => [
+      `${row.chain} requests`,
+      ns(row.nsPerRequest.expand),
+      ns(row.nsPerRequest.post),
+      `${ns(row.nsPerRequest.total)} (${ns(row.totalSpreadNs.min)} to ${ns(row.totalSpreadNs.max)})`,
+      ns(row.nsPerRequest.complete),
+      String(row.postCalls / row.chains),
+      String(row.completions / row.chains),
+    ]),
+  });
+  return `${table}\nfor each work request; target at 64: at most ${targetNsPerRequest} ns\ncarried by: ${provider}`;
 }

@@ -23,6 +23,11 @@ export const commands: readonly CommandEntry[] = [
     load: async () => (await import('./bench.js')).benchCommand(),
   },
   {
+    name: 'devices',
+    description: 'list RDMA devices, ports and GIDs, best GID first',
+    load: async () => (await import('./devices.js')).devicesCommand(),
+  },
+  {
     name: 'trace',
     description: 'look into a workload trace',
     load: async () => (await import('./trace.js')).traceCommand(),

@@ -17,6 +17,8 @@ export const errorCodes = {
   BAD_BLOCK: 'a stored block is truncated, foreign, corrupt or gone; it counts as a miss',
   REQUEST_TOO_LARGE: 'a request needs more than an engine can ever give it',
   CAPACITY_EXHAUSTED: 'a bounded queue, pool or table is full; wait and try again',
+  RDMA_UNAVAILABLE: 'libibverbs, or an RDMA device, or what is asked of it, is not on this machine',
+  RDMA_FAILED: 'a call into the RDMA device failed',
   PEER_LOST: 'the other engine closed or cannot be reached',
   CANCELLED: 'the caller cancelled the operation',
   DEADLINE: 'the deadline passed before the operation ended',

@@ -1,0 +1,48 @@
+// From blocks of a layer to work requests: the same arithmetic as copy_block (memory/geometry.h), with keys.
+#pragma once
+#include <cstdint>
+
+#include "verbs/chain.h"
+#include "verbs/region.h"
+
+namespace dualpath::verbs {
+
+// Some blocks of one layer (SendPart of transfer/peer.h, with keys): `count` slots here and at the peer.
+struct Part {
+  const KeyedGeometry* from;  // this side's memory
+  const KeyedGeometry* to;    // the peer's, of the same shape
+  const uint32_t* from_slots;
+  const uint32_t* to_slots;
+  uint32_t count;
+  uint32_t layer;
+  uint32_t first_block;  // position of from_slots[0] in the sequence
+  TokenRange tokens;
+  uint32_t window_end;
+};
+
+// Takes as many chains as it needs; where one is full it goes on with the next. The slot lists may be shared
+// memory: each entry is read once and checked.
+class PartExpander {
+ public:
+  enum class Result { kDone, kChainFull, kOutOfBounds };
+
+  void begin(const Part& part);
+  // Appends writes from here to there. kOutOfBounds: a slot outside its geometry; nothing of that block or
+  // after it was appended.
+  Result expand(Chain& chain);
+  uint32_t block() const { return block_; }  // the next to be expanded, counted in the list
+
+ private:
+  bool open_block();
+  bool expand_block(Chain& chain);
+  bool expand_rows(Chain& chain, const Plane& source, const Plane& target, TokenRange seen);
+
+  Part part_{};
+  uint32_t block_ = 0;
+  bool block_open_ = false;
+  uint32_t from_slot_ = 0, to_slot_ = 0;
+  uint32_t plane_ = 0;
+  uint32_t row_ = 0;  // rows of the plane already expanded, where rows have a stride
+};
+
+}  // namespace dualpath::verbs

@@ -1,0 +1,62 @@
+// Memory registered with a device. Arenas hold at most 1 GiB each, so a region does too.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/status.h"
+#include "memory/geometry.h"
+#include "verbs/device.h"
+
+namespace dualpath::verbs {
+
+enum class RegionAccess { kLocal, kPeersWrite, kPeersReadAndWrite };
+
+class MemoryRegion {
+ public:
+  // MEMORY_LIMIT when the limit on locked memory is in the way (the message names its value, what was asked
+  // and the remedy), RDMA_FAILED when the device refuses it. The memory must outlive the region.
+  static Status register_memory(std::shared_ptr<Device> device, const std::string& name, std::byte* base,
+                                size_t bytes, RegionAccess access, std::unique_ptr<MemoryRegion>* out);
+  static Status register_arena(std::shared_ptr<Device> device, std::shared_ptr<Arena> arena,
+                               RegionAccess access, std::unique_ptr<MemoryRegion>* out);
+  // Device memory exported as a dma-buf, seen by peers at `iova` (ibv_reg_dmabuf_mr(3)). RDMA_UNAVAILABLE
+  // where library, kernel or device cannot.
+  static Status register_dmabuf(std::shared_ptr<Device> device, const std::string& name, int fd,
+                                uint64_t offset, size_t bytes, uint64_t iova, RegionAccess access,
+                                std::unique_ptr<MemoryRegion>* out);
+  ~MemoryRegion();
+  MemoryRegion(const MemoryRegion&) = delete;
+  MemoryRegion& operator=(const MemoryRegion&) = delete;
+
+  uint32_t local_key() const { return mr_->lkey; }
+  uint32_t remote_key() const { return mr_->rkey; }
+
+ private:
+  MemoryRegion(std::shared_ptr<Device> device, ibv_mr* mr) : device_(std::move(device)), mr_(mr) {}
+  std::shared_ptr<Device> device_;
+  std::shared_ptr<Arena> arena_;  // kept alive, when there is one
+  ibv_mr* mr_;
+};
+
+// A geometry with the key of each arena it lies in: local keys for this side's memory, remote keys for a
+// peer's. The geometry of a peer is one over arenas adopted at the peer's addresses, which nothing here
+// dereferences.
+class KeyedGeometry {
+ public:
+  // INVALID_ARGUMENT when the geometry is wrong or there is not one key an arena.
+  static Status create(GeometryOptions options, std::vector<uint32_t> keys,
+                       std::unique_ptr<KeyedGeometry>* out);
+
+  const Geometry& geometry() const { return *geometry_; }
+  uint32_t key(uint32_t slot) const { return keys_.size() == 1 ? keys_[0] : keys_[slot / slots_per_arena_]; }
+
+ private:
+  std::shared_ptr<const Geometry> geometry_;
+  std::vector<uint32_t> keys_;
+  uint32_t slots_per_arena_ = 0;
+};
+
+}  // namespace dualpath::verbs

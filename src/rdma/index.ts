@@ -1,0 +1,28 @@
+/** RDMA's control plane: which device, port, GID and traffic class, and when to connect. */
+export {
+  addressFields,
+  defaultTrafficClasses,
+  trafficClasses,
+  trafficClassNames,
+  type TrafficClass,
+  type TrafficClasses,
+  type TrafficClassName,
+} from './classes.js';
+export {
+  Connection,
+  type Blame,
+  type ConnectionAction,
+  type ConnectionOptions,
+  type ConnectionState,
+} from './connection.js';
+export { ConnectionTable, type ConnectionTableOptions, type TableAction } from './connection-table.js';
+export {
+  findRdmaDevices,
+  selectDevice,
+  type DiscoveryOptions,
+  type RdmaDevice,
+  type RdmaDevices,
+  type RdmaPort,
+} from './discovery.js';
+export { gidAt, rankGids, type Gid, type GidType, type LinkLayer, type RankedGid } from './gid.js';
+export { agreePath, rdmaProtocolVersion, type PathHello, type PathParameters } from './path.js';
