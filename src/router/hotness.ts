@@ -3,6 +3,9 @@ import { hash32 } from './hash.js';
 
 const none = 0xffffffff;
 
+/** The longest key. */
+export const keyBlocksMax = 64;
+
 /** What follows the number of instances. */
 export interface HotnessScale {
   /** Requests of the window. */
@@ -26,8 +29,11 @@ export interface HotnessOptions extends HotnessScale {
  * Every key begins at one block. A prefix whose share of a sliding window is above `extendAbove` is *extended*: prompts
  * that have it are keyed one block deeper. It shrinks when the share of that same prefix falls below `shrinkBelow`, so
  * what is tested is the parent of the keys in use, which goes on counting all that pass through it; the extended keys
- * are smaller and would shrink at once. Counts leave with the requests that made them, and a prefix without any
- * request in the window is forgotten.
+ * are smaller and would shrink at once.
+ *
+ * A prompt is counted at every prefix that was seen before and at one more, so the tree grows by a block a request and
+ * hot prefixes are counted before they are keys. Counts leave with the requests that made them, and a prefix without
+ * any request in the window is forgotten.
  */
 export class HotnessTree {
   readonly #options: HotnessOptions;
@@ -41,7 +47,8 @@ export class HotnessTree {
   readonly #samples: Uint32Array;
   readonly #weight: Float64Array;
   readonly #extended: Uint8Array;
-  /** Looks at the pair of the depth before the last change that may still fail before it is given up. */
+  /** Blocks of the key before the last change, and how many looks at that pair may still fail before it is given up. */
+  readonly #keyedBefore: Uint32Array;
   readonly #grace: Uint32Array;
   readonly #free: Uint32Array;
   #freeCount: number;
@@ -73,6 +80,7 @@ export class HotnessTree {
     this.#samples = new Uint32Array(maxNodes);
     this.#weight = new Float64Array(maxNodes);
     this.#extended = new Uint8Array(maxNodes);
+    this.#keyedBefore = new Uint32Array(maxNodes);
     this.#grace = new Uint32Array(maxNodes);
     this.#free = Uint32Array.from({ length: maxNodes }, (_, i) => maxNodes - 1 - i);
     this.#freeCount = maxNodes;
@@ -114,18 +122,14 @@ export class HotnessTree {
     let node = none;
     for (; depth > 0; depth++) {
       node = this.#find(keys[2 * (first + depth - 1)]!, keys[2 * (first + depth - 1) + 1]!);
-      if (depth === count || node === none || !this.#isExtended(node)) break;
+      if (depth === count || node === none || !this.#isExtended(node, depth)) break;
       above = node;
     }
-    this.#former = none;
-    this.#formerDepth = 0;
-    if (node !== none && depth < count && this.#grace[node]! > 0) {
-      this.#former = node;
-      this.#formerDepth = depth + 1;
-    } else if (above !== none && this.#grace[above]! > 0) {
-      this.#former = above;
-      this.#formerDepth = depth - 1;
-    }
+    // What changed last is the prefix itself, if it shrank, or the one above it.
+    const changed = node !== none && this.#grace[node]! > 0 ? node : above;
+    const known = changed !== none && this.#grace[changed]! > 0 && this.#keyedBefore[changed]! <= count;
+    this.#former = known ? changed : none;
+    this.#formerDepth = known ? this.#keyedBefore[changed]! : 0;
     return depth;
   }
 
@@ -143,26 +147,31 @@ export class HotnessTree {
     this.#grace[this.#former] = hit ? this.#scale.window : this.#grace[this.#former]! - 1;
   }
 
-  /** Counts a request, of the depth that `depthOf` gave, in the window. */
-  observe(keys: Uint32Array, first: number, depth: number, weight: number): void {
+  /** Counts a request in the window; extends what has become hot by it. */
+  observe(keys: Uint32Array, first: number, count: number, weight: number): void {
     if (this.#filled === this.#scale.window) this.#expire();
+    this.#total += weight;
+    const end = first + Math.min(count, keyBlocksMax);
     let parent = none;
-    for (let block = first; block < first + depth; block++) {
+    let keyed = 0;
+    for (let block = first; block < end; block++) {
       const node = this.#findOrInsert(keys[2 * block]!, keys[2 * block + 1]!, parent);
       if (node === none) {
         this.#uncounted++;
         break;
       }
-      this.#samples[node]!++;
       this.#weight[node]! += weight;
+      const depth = block - first + 1;
+      // A key grows through all prefixes that are hot by now, and knows where it stood before.
+      if (keyed === 0 && this.#extended[node] === 0) keyed = depth;
+      if (keyed > 0 && keyed !== none && !this.#extend(node, keyed)) keyed = none;
       parent = node;
+      if (this.#samples[node]!++ === 0) break;
     }
     const next = (this.#oldest + this.#filled) % this.#scale.window;
     this.#leaves[next] = parent;
     this.#weights[next] = weight;
     this.#filled++;
-    this.#total += weight;
-    if (parent !== none) this.#extend(parent);
   }
 
   #expire(): void {
@@ -179,19 +188,23 @@ export class HotnessTree {
     }
   }
 
-  #extend(node: number): void {
-    if (this.#extended[node] === 1 || this.#samples[node]! < this.#options.minSamples) return;
-    if (this.#weight[node]! <= this.#scale.extendAbove * this.#total) return;
+  #extend(node: number, keyed: number): boolean {
+    if (this.#extended[node] === 1) return true;
+    if (this.#samples[node]! + 1 < this.#options.minSamples) return false;
+    if (this.#weight[node]! <= this.#scale.extendAbove * this.#total) return false;
     this.#extended[node] = 1;
+    this.#keyedBefore[node] = keyed;
     this.#grace[node] = this.#scale.window;
     this.#changes++;
+    return true;
   }
 
   /** Whether the prefix is extended; here it shrinks, when a prompt comes by and its share has fallen. */
-  #isExtended(node: number): boolean {
+  #isExtended(node: number, depth: number): boolean {
     if (this.#extended[node] === 0) return false;
     if (this.#weight[node]! >= this.#scale.shrinkBelow * this.#total) return true;
     this.#extended[node] = 0;
+    this.#keyedBefore[node] = depth + 1;
     this.#grace[node] = this.#scale.window;
     this.#changes++;
     return false;

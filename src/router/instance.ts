@@ -34,7 +34,8 @@ export class Instance {
   foreignTokens = 0;
   /** Past their first token. */
   decodingRequests = 0;
-  decodingBlocks = 0;
+  /** Blocks of all requests that have not ended. */
+  activeBlocks = 0;
 
   constructor(options: InstanceOptions, index: number, blockTokens: number) {
     this.index = index;

@@ -156,7 +156,6 @@ export class Router {
     this.#leaveDispatched(request);
     request.state = 'decoding';
     instance.decodingRequests++;
-    instance.decodingBlocks += request.blocks;
     this.policy.prefilled?.(request, this.cluster, this.#move);
     this.#dispatch(instance);
   }
@@ -192,8 +191,8 @@ export class Router {
     } else {
       this.#require(request, 'decoding');
       instance.decodingRequests--;
-      instance.decodingBlocks -= request.blocks;
     }
+    instance.activeBlocks -= request.blocks;
     request.state = 'ended';
     this.#requests--;
     this.#dispatch(instance);
@@ -204,6 +203,7 @@ export class Router {
     this.#estimate(request);
     instance.waiting.push(request);
     instance.waitingTokens += request.uncachedTokens;
+    instance.activeBlocks += request.blocks;
   }
 
   #estimate(request: RoutedRequest): void {
@@ -261,6 +261,7 @@ export class Router {
     const from = request.instance;
     from.waiting.remove(request);
     from.waitingTokens -= request.uncachedTokens;
+    from.activeBlocks -= request.blocks;
     this.#enqueue(request, to);
     request.moves++;
     this.#migrations++;

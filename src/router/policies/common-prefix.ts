@@ -18,7 +18,7 @@ export class CommonPrefix {
   blocksOf(request: RoutedRequest): number {
     const { keys, firstBlock, blocks } = request;
     const depth = this.#tree.depthOf(keys, firstBlock, blocks);
-    this.#tree.observe(keys, firstBlock, depth, 1);
+    this.#tree.observe(keys, firstBlock, blocks, 1);
     return Math.max(0, depth - 1);
   }
 }

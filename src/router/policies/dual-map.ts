@@ -100,7 +100,7 @@ export class DualMapPolicy implements RoutingPolicy {
     if (formerDepth > 0) tree.sawFormerPair(this.#preferFormerPair(request, cluster, depth, formerDepth));
     const chosen = this.#choose(request, cluster);
     const weight = key.share === 'requests' ? 1 : cluster.uncachedTokens(request, cluster.hits(request, chosen));
-    tree.observe(request.keys, request.firstBlock, depth, weight);
+    tree.observe(request.keys, request.firstBlock, request.blocks, weight);
     this.keyBlocks.set(depth, (this.keyBlocks.get(depth) ?? 0) + 1);
     return chosen;
   }

@@ -34,7 +34,7 @@ export interface DynamoOptions {
 
 /**
  * NVIDIA Dynamo's KV router at temperature 0: the least of (weight x prefill blocks that would be pending) + (blocks
- * that would be active in decoding); ties by chance.
+ * of all requests that it would have); ties by chance.
  */
 export class DynamoPolicy implements RoutingPolicy {
   readonly name = 'dynamo';
@@ -50,7 +50,7 @@ export class DynamoPolicy implements RoutingPolicy {
     const blockS = cluster.blockTokens * cluster.prefillSPerToken;
     return leastBy(cluster.routable, this.#random, (instance) => {
       const prefillS = cluster.queueS(instance) + cluster.computeS(request, cluster.hits(request, instance));
-      const activeBlocks = instance.decodingBlocks + request.blocks;
+      const activeBlocks = instance.activeBlocks + request.blocks;
       return (this.#options.overlapScoreWeight * prefillS) / blockS + activeBlocks;
     });
   }
