@@ -1,2 +1,3 @@
 /** Benchmarks that `dualpath bench` runs. */
 export { benchRing, type RingOptions, type RingResult } from './ring.js';
+export { benchRouter, type RouterBenchOptions, type RouterBenchResult, type RouterResult } from './router.js';

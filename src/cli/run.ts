@@ -23,6 +23,11 @@ export const commands: readonly CommandEntry[] = [
     load: async () => (await import('./bench.js')).benchCommand(),
   },
   {
+    name: 'route-eval',
+    description: 'compare routing policies on emulated replicas, in virtual time',
+    load: async () => (await import('./route-eval.js')).routeEvalCommand(),
+  },
+  {
     name: 'trace',
     description: 'look into a workload trace',
     load: async () => (await import('./trace.js')).traceCommand(),

@@ -11,7 +11,7 @@ export function arrivalTimesS(trace: RouteTrace, qps: number, seed: number): Flo
   const { arrivalMs } = trace;
   const count = arrivalMs.length;
   const timesS = new Float64Array(count);
-  for (let first = 0; first < count; ) {
+  for (let first = 0; first < count;) {
     let end = first + 1;
     while (end < count && arrivalMs[end] === arrivalMs[first]) end++;
     const fromMs = arrivalMs[first]!;

@@ -44,7 +44,8 @@ export class EventHeap {
     const moved = this.#values[last]!;
     let at = 0;
     for (let child = 1; child < last; child = 2 * at + 1) {
-      if (child + 1 < last && this.#isAfter(child, this.#times[child + 1]!, this.#orders[child + 1]!)) child++;
+      if (child + 1 < last && this.#isAfter(child, this.#times[child + 1]!, this.#orders[child + 1]!))
+        child++;
       if (this.#isAfter(child, time, order)) break;
       this.#copy(child, at);
       at = child;

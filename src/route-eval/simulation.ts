@@ -1,4 +1,11 @@
-import { hash32, Router, type Instance, type QueueOrder, type RoutedRequest, type RoutingPolicy } from '../router/index.js';
+import {
+  hash32,
+  Router,
+  type Instance,
+  type QueueOrder,
+  type RoutedRequest,
+  type RoutingPolicy,
+} from '../router/index.js';
 import { EventHeap } from './event-heap.js';
 import { EmulatedReplica } from './replica.js';
 import { StaleView, type StaleViewOptions } from './stale-view.js';
@@ -59,7 +66,13 @@ export class Simulation {
   #nowS = 0;
   #names = 0;
 
-  constructor(setting: ClusterSetting, policy: RoutingPolicy, requests: number, blockTokens: number, resizes = 0) {
+  constructor(
+    setting: ClusterSetting,
+    policy: RoutingPolicy,
+    requests: number,
+    blockTokens: number,
+    resizes = 0,
+  ) {
     this.#setting = setting;
     this.#view = setting.stale === undefined ? undefined : new StaleView(setting.stale);
     this.#ttftS = new Float64Array(requests);
@@ -78,7 +91,8 @@ export class Simulation {
     resizes: readonly Resize[] = [],
   ): SimulationTables {
     const { trace, keys, timesS } = input;
-    const meanTokens = trace.promptTokens.reduce((sum, tokens) => sum + tokens, 0) / trace.promptTokens.length;
+    const meanTokens =
+      trace.promptTokens.reduce((sum, tokens) => sum + tokens, 0) / trace.promptTokens.length;
     const leastS = meanTokens * this.#setting.prefillSPerToken;
     let resize = 0;
     let sampleS = 1;

@@ -57,7 +57,8 @@ export function checkInstance(
 
 export function checkInput(input: RequestInput): void {
   const { firstBlock, blocks, promptTokens, keys } = input;
-  const whole = Number.isInteger(firstBlock) && Number.isInteger(blocks) && Number.isSafeInteger(promptTokens);
+  const whole =
+    Number.isInteger(firstBlock) && Number.isInteger(blocks) && Number.isSafeInteger(promptTokens);
   if (
     whole &&
     promptTokens >= 1 &&

@@ -61,8 +61,7 @@ export class Cluster {
   /** T_q by the router's ledger: what is left of the running prefill, what is dispatched behind it, what waits. */
   ledgerQueueS(instance: Instance): number {
     return (
-      this.dispatchedS(instance) +
-      (instance.waitingTokens + instance.foreignTokens) * this.prefillSPerToken
+      this.dispatchedS(instance) + (instance.waitingTokens + instance.foreignTokens) * this.prefillSPerToken
     );
   }
 

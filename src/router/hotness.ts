@@ -180,7 +180,7 @@ export class HotnessTree {
     this.#oldest = (this.#oldest + 1) % this.#scale.window;
     this.#total -= weight;
     this.#filled--;
-    for (let node = leaf; node !== none; ) {
+    for (let node = leaf; node !== none;) {
       const parent = this.#parent[node]!;
       this.#weight[node]! -= weight;
       if (--this.#samples[node]! === 0) this.#remove(node);

@@ -4,6 +4,16 @@ import { routerLimits } from './limits.js';
 /** Stands for "no entry" in the links. */
 const none = 0xffffffff;
 
+/** Words of an entry. An entry is named by the place of its first word. */
+const stride = 5;
+const low = 0;
+const high = 1;
+/** The next entry of the bucket. */
+const chain = 2;
+/** By use. */
+const older = 3;
+const newer = 4;
+
 /**
  * Which blocks an instance holds: a set of 64-bit block keys (two u32, `keys[2 i]` and `keys[2 i + 1]`), bounded like
  * the instance's own cache, the least recently used block out first. A key stands for its block and all before it.
@@ -15,14 +25,10 @@ const none = 0xffffffff;
 export class PrefixIndex {
   readonly capacityBlocks: number;
   readonly #mask: number;
+  /** First entry of each bucket. */
   readonly #heads: Uint32Array;
-  readonly #low: Uint32Array;
-  readonly #high: Uint32Array;
-  /** Entries of one bucket. */
-  readonly #chain: Uint32Array;
-  /** By use: towards the older and the newer. */
-  readonly #older: Uint32Array;
-  readonly #newer: Uint32Array;
+  /** Entries of `stride` words each, beside each other because a look-up in a large cluster waits for memory. */
+  readonly #entries: Uint32Array;
   #oldest = none;
   #newest = none;
   #size = 0;
@@ -45,11 +51,7 @@ export class PrefixIndex {
     const buckets = 2 ** Math.ceil(Math.log2(Math.max(2, capacityBlocks)));
     this.#mask = buckets - 1;
     this.#heads = new Uint32Array(buckets).fill(none);
-    this.#low = new Uint32Array(capacityBlocks);
-    this.#high = new Uint32Array(capacityBlocks);
-    this.#chain = new Uint32Array(capacityBlocks);
-    this.#older = new Uint32Array(capacityBlocks);
-    this.#newer = new Uint32Array(capacityBlocks);
+    this.#entries = new Uint32Array(stride * capacityBlocks);
   }
 
   /** Blocks held. */
@@ -59,28 +61,20 @@ export class PrefixIndex {
 
   /** Bytes of the tables, whatever is held. */
   get bytes(): number {
-    return 4 * (this.#heads.length + 5 * this.capacityBlocks);
+    return 4 * (this.#heads.length + this.#entries.length);
   }
 
   /** How many of the blocks [first, first + count) are held: a leading part. */
   match(keys: Uint32Array, first: number, count: number): number {
-    let low = 0;
-    let high = count;
-    // From the front by doubling steps, since most prompts hit little or nothing.
-    for (let step = 1; low < high; step *= 2) {
-      const probe = Math.min(low + step, high);
-      if (!this.has(keys, first + probe - 1)) {
-        high = probe - 1;
-        break;
-      }
-      low = probe;
+    // Most instances hold nothing of a prompt.
+    if (count === 0 || !this.has(keys, first)) return 0;
+    let [least, most] = [1, count];
+    while (least < most) {
+      const middle = (least + most + 1) >>> 1;
+      if (this.has(keys, first + middle - 1)) least = middle;
+      else most = middle - 1;
     }
-    while (low < high) {
-      const middle = (low + high + 1) >>> 1;
-      if (this.has(keys, first + middle - 1)) low = middle;
-      else high = middle - 1;
-    }
-    return low;
+    return least;
   }
 
   has(keys: Uint32Array, block: number): boolean {
@@ -90,10 +84,9 @@ export class PrefixIndex {
   /** Makes blocks [first, first + count) held and the most recently used, as far as there is room for them. */
   touch(keys: Uint32Array, first: number, count: number): void {
     for (let block = first + Math.min(count, this.capacityBlocks) - 1; block >= first; block--) {
-      const low = keys[2 * block]!;
-      const high = keys[2 * block + 1]!;
-      let entry = this.#find(low, high);
-      if (entry === none) entry = this.#insert(low, high);
+      const [keyLow, keyHigh] = [keys[2 * block]!, keys[2 * block + 1]!];
+      let entry = this.#find(keyLow, keyHigh);
+      if (entry === none) entry = this.#insert(keyLow, keyHigh);
       else this.#unlink(entry);
       this.#link(entry);
     }
@@ -106,55 +99,63 @@ export class PrefixIndex {
     this.#size = 0;
   }
 
-  #find(low: number, high: number): number {
-    let entry = this.#heads[(low ^ high) & this.#mask]!;
-    while (entry !== none && (this.#low[entry] !== low || this.#high[entry] !== high)) {
-      entry = this.#chain[entry]!;
+  #bucket(keyLow: number, keyHigh: number): number {
+    const mixed = Math.imul(keyLow ^ Math.imul(keyHigh, 0x9e3779b1), 0x85ebca6b);
+    return (mixed ^ (mixed >>> 15)) & this.#mask;
+  }
+
+  #find(keyLow: number, keyHigh: number): number {
+    const entries = this.#entries;
+    let entry = this.#heads[this.#bucket(keyLow, keyHigh)]!;
+    while (entry !== none && (entries[entry + low] !== keyLow || entries[entry + high] !== keyHigh)) {
+      entry = entries[entry + chain]!;
     }
     return entry;
   }
 
-  #insert(low: number, high: number): number {
-    let entry = this.#size;
-    if (entry < this.capacityBlocks) this.#size++;
+  #insert(keyLow: number, keyHigh: number): number {
+    const entries = this.#entries;
+    let entry = stride * this.#size;
+    if (this.#size < this.capacityBlocks) this.#size++;
     else {
       entry = this.#oldest;
       this.#unlink(entry);
       this.#unchain(entry);
     }
-    const bucket = (low ^ high) & this.#mask;
-    this.#low[entry] = low;
-    this.#high[entry] = high;
-    this.#chain[entry] = this.#heads[bucket]!;
+    const bucket = this.#bucket(keyLow, keyHigh);
+    entries[entry + low] = keyLow;
+    entries[entry + high] = keyHigh;
+    entries[entry + chain] = this.#heads[bucket]!;
     this.#heads[bucket] = entry;
     return entry;
   }
 
   #unchain(entry: number): void {
-    const bucket = (this.#low[entry]! ^ this.#high[entry]!) & this.#mask;
+    const entries = this.#entries;
+    const bucket = this.#bucket(entries[entry + low]!, entries[entry + high]!);
     let at = this.#heads[bucket]!;
     if (at === entry) {
-      this.#heads[bucket] = this.#chain[entry]!;
+      this.#heads[bucket] = entries[entry + chain]!;
       return;
     }
-    while (this.#chain[at] !== entry) at = this.#chain[at]!;
-    this.#chain[at] = this.#chain[entry]!;
+    while (entries[at + chain] !== entry) at = entries[at + chain]!;
+    entries[at + chain] = entries[entry + chain]!;
   }
 
   #link(entry: number): void {
-    this.#older[entry] = this.#newest;
-    this.#newer[entry] = none;
+    this.#entries[entry + older] = this.#newest;
+    this.#entries[entry + newer] = none;
     if (this.#newest === none) this.#oldest = entry;
-    else this.#newer[this.#newest] = entry;
+    else this.#entries[this.#newest + newer] = entry;
     this.#newest = entry;
   }
 
   #unlink(entry: number): void {
-    const older = this.#older[entry]!;
-    const newer = this.#newer[entry]!;
-    if (older === none) this.#oldest = newer;
-    else this.#newer[older] = newer;
-    if (newer === none) this.#newest = older;
-    else this.#older[newer] = older;
+    const itsOlder = this.#entries[entry + older]!;
+    const itsNewer = this.#entries[entry + newer]!;
+    if (itsOlder === none) this.#oldest = itsNewer;
+    else this.#entries[itsOlder + newer] = itsNewer;
+    if (itsNewer === none) this.#newest = itsOlder;
+    else this.#entries[itsNewer + older] = itsOlder;
   }
 }

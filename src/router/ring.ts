@@ -16,12 +16,16 @@ export interface RingMember {
 export class HashRing<M extends RingMember> {
   readonly #seed: number;
   readonly #pointsPerWeight: number;
-  readonly #members = new Map<string, M>();
+  /** By slot; a slot that is free again is undefined. */
+  readonly #members: (M | undefined)[] = [];
+  readonly #slots = new Map<string, number>();
   #positions = new Uint32Array(0);
-  #owners: M[] = [];
+  /** Slot of the member at each place. */
+  #owners = new Uint32Array(0);
   /** First place of every 2^shift of the ring, so that the binary search that follows is over a handful. */
-  #buckets = new Uint32Array([0, 0]);
+  #buckets = new Uint32Array(0);
   #shift = 31;
+  #isIndexed = false;
 
   /** @param pointsPerWeight at least 1; with fewer than 1,000 the shares of members are uneven (dualmap, ring) */
   constructor(seed: number, pointsPerWeight = 1000) {
@@ -30,7 +34,7 @@ export class HashRing<M extends RingMember> {
   }
 
   get members(): number {
-    return this.#members.size;
+    return this.#slots.size;
   }
 
   get points(): number {
@@ -39,10 +43,14 @@ export class HashRing<M extends RingMember> {
 
   /** @throws INVALID_ARGUMENT for a name that is taken or more places than the ring may have */
   add(member: M): void {
-    if (this.#members.has(member.name)) {
-      throw new DualPathError('INVALID_ARGUMENT', `${member.name} is on the ring already: give it another name`, {
-        instance: member.name,
-      });
+    if (this.#slots.has(member.name)) {
+      throw new DualPathError(
+        'INVALID_ARGUMENT',
+        `${member.name} is on the ring already: give it another name`,
+        {
+          instance: member.name,
+        },
+      );
     }
     const count = Math.max(1, Math.round(member.weight * this.#pointsPerWeight));
     if (this.points + count > routerLimits.ringPoints) {
@@ -53,31 +61,37 @@ export class HashRing<M extends RingMember> {
         { instance: member.name, limit_points: routerLimits.ringPoints },
       );
     }
-    this.#members.set(member.name, member);
+    const free = this.#members.indexOf(undefined);
+    const slot = free < 0 ? this.#members.length : free;
+    this.#members[slot] = member;
+    this.#slots.set(member.name, slot);
     const own = new Uint32Array(count);
     const id = hashName(member.name, this.#seed);
     for (let i = 0; i < count; i++) own[i] = hash32(i, id, this.#seed ^ 0x5bd1e995);
-    this.#merge(own.sort(), member);
+    this.#merge(own.sort(), slot);
   }
 
   /** False if there is no such member. */
   remove(name: string): boolean {
-    if (!this.#members.delete(name)) return false;
-    const owners: M[] = [];
+    const slot = this.#slots.get(name);
+    if (slot === undefined) return false;
+    this.#slots.delete(name);
+    this.#members[slot] = undefined;
     let kept = 0;
-    for (const [i, owner] of this.#owners.entries()) {
-      if (owner.name === name) continue;
-      this.#positions[kept++] = this.#positions[i]!;
-      owners.push(owner);
+    for (let place = 0; place < this.#owners.length; place++) {
+      if (this.#owners[place] === slot) continue;
+      this.#positions[kept] = this.#positions[place]!;
+      this.#owners[kept++] = this.#owners[place]!;
     }
-    this.#owners = owners;
     this.#positions = this.#positions.slice(0, kept);
-    this.#index();
+    this.#owners = this.#owners.slice(0, kept);
+    this.#isIndexed = false;
     return true;
   }
 
   /** The place that a hash belongs to, for `owner` and `next`; the ring must not be empty. */
   successor(hash: number): number {
+    if (!this.#isIndexed) this.#index();
     const bucket = hash >>> this.#shift;
     let low = this.#buckets[bucket]!;
     let high = this.#buckets[bucket + 1]!;
@@ -90,7 +104,12 @@ export class HashRing<M extends RingMember> {
   }
 
   owner(place: number): M {
-    return this.#owners[place]!;
+    return this.#members[this.#owners[place]!]!;
+  }
+
+  /** On [0, 2^32), rising with the place. */
+  position(place: number): number {
+    return this.#positions[place]!;
   }
 
   next(place: number): number {
@@ -105,7 +124,7 @@ export class HashRing<M extends RingMember> {
     if (this.#owners.length === 0) return undefined;
     let place = this.successor(hash);
     for (let steps = 0; steps < this.#owners.length; steps++) {
-      const member = this.#owners[place]!;
+      const member = this.owner(place);
       if (member !== other && usable(member)) return member;
       place = this.next(place);
     }
@@ -113,27 +132,38 @@ export class HashRing<M extends RingMember> {
   }
 
   /** Places at one position are ordered by name, so that the order in which members came does not matter. */
-  #merge(own: Uint32Array, member: M): void {
+  #merge(own: Uint32Array, slot: number): void {
     const total = this.#owners.length + own.length;
     const positions = new Uint32Array(total);
-    const owners: M[] = [];
-    for (let out = 0, old = 0, added = 0; out < total; out++) {
-      const takeOld =
-        added === own.length ||
-        (old < this.#owners.length && this.#isBefore(old, own[added]!, member.name));
-      positions[out] = takeOld ? this.#positions[old]! : own[added]!;
-      owners.push(takeOld ? this.#owners[old]! : member);
-      if (takeOld) old++;
-      else added++;
+    const owners = new Uint32Array(total);
+    let old = 0;
+    for (const [added, position] of own.entries()) {
+      const place = this.#placeFor(position, slot);
+      positions.set(this.#positions.subarray(old, place), old + added);
+      owners.set(this.#owners.subarray(old, place), old + added);
+      positions[place + added] = position;
+      owners[place + added] = slot;
+      old = place;
     }
+    positions.set(this.#positions.subarray(old), old + own.length);
+    owners.set(this.#owners.subarray(old), old + own.length);
     this.#positions = positions;
     this.#owners = owners;
-    this.#index();
+    this.#isIndexed = false;
   }
 
-  #isBefore(old: number, position: number, name: string): boolean {
-    const there = this.#positions[old]!;
-    return there < position || (there === position && this.#owners[old]!.name < name);
+  /** How many of the places come before one of that position and member. */
+  #placeFor(position: number, slot: number): number {
+    const { name } = this.#members[slot]!;
+    let [low, high] = [0, this.#owners.length];
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      const there = this.#positions[middle]!;
+      const isBefore = there < position || (there === position && this.owner(middle).name < name);
+      if (isBefore) low = middle + 1;
+      else high = middle;
+    }
+    return low;
   }
 
   #index(): void {
@@ -146,5 +176,6 @@ export class HashRing<M extends RingMember> {
       this.#buckets[bucket] = place;
     }
     this.#buckets[2 ** bits] = this.points;
+    this.#isIndexed = true;
   }
 }

@@ -51,7 +51,11 @@ export function toolAgentSessions(seed: number): Session[] {
   const maker = new Maker(seed);
   const made: Made[] = [];
   const { requests, groups } = toolAgentDescription;
-  const [tool, agent, chat] = groups.map(({ share }) => Math.round(share * requests)) as [number, number, number];
+  const [tool, agent, chat] = groups.map(({ share }) => Math.round(share * requests)) as [
+    number,
+    number,
+    number,
+  ];
   for (let i = 0; i < tool; i++) made.push(maker.single(maker.prefix(0), fit.toolTail));
   for (let i = 0; i < agent; i++) made.push(maker.single(maker.prefix(1), fit.agentTail));
   for (let i = 0; i < requests - tool - agent - chat; i++) made.push(maker.single([], fit.single));

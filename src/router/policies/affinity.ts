@@ -84,7 +84,8 @@ export class MaxHitPolicy extends KeyedPolicy {
   route(request: RoutedRequest, cluster: Cluster): Instance {
     const common = this.commonBlocks(request);
     let most = 0;
-    for (const instance of cluster.routable) most = Math.max(most, this.#gain(request, instance, cluster, common));
+    for (const instance of cluster.routable)
+      most = Math.max(most, this.#gain(request, instance, cluster, common));
     return leastBy(cluster.routable, this.random, (instance) =>
       this.#gain(request, instance, cluster, common) < most ? Infinity : cluster.queueS(instance),
     );

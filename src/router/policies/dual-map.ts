@@ -60,6 +60,7 @@ export class DualMapPolicy implements RoutingPolicy {
   readonly #seeds: readonly [number, number];
   readonly #trees: HotnessTree[] = [];
   #turn = 0;
+  #chosenHits = 0;
   readonly #first: Candidate = { hitBlocks: 0, queueS: 0, computeS: 0 };
   readonly #second: Candidate = { hitBlocks: 0, queueS: 0, computeS: 0 };
 
@@ -99,7 +100,7 @@ export class DualMapPolicy implements RoutingPolicy {
     this.#setPair(request, depth);
     if (formerDepth > 0) tree.sawFormerPair(this.#preferFormerPair(request, cluster, depth, formerDepth));
     const chosen = this.#choose(request, cluster);
-    const weight = key.share === 'requests' ? 1 : cluster.uncachedTokens(request, cluster.hits(request, chosen));
+    const weight = key.share === 'requests' ? 1 : cluster.uncachedTokens(request, this.#chosenHits);
     tree.observe(request.keys, request.firstBlock, request.blocks, weight);
     this.keyBlocks.set(depth, (this.keyBlocks.get(depth) ?? 0) + 1);
     return chosen;
@@ -132,12 +133,17 @@ export class DualMapPolicy implements RoutingPolicy {
   #choose(request: RoutedRequest, cluster: Cluster): Instance {
     const { primary, secondary } = request;
     if (primary === null || secondary === null) return cluster.routable[0]!;
-    if (primary === secondary) return primary;
+    if (primary === secondary) {
+      this.#chosenHits = cluster.hits(request, primary);
+      return primary;
+    }
     const { leaveAtSloShare, fallback } = this.#options;
     const rule = { leaveAboveS: leaveAtSloShare * cluster.sloS, sloS: cluster.sloS, fallback };
     fill(this.#first, request, primary, cluster);
     fill(this.#second, request, secondary, cluster);
-    return takesFirst(this.#first, this.#second, rule) ? primary : secondary;
+    const chosen = takesFirst(this.#first, this.#second, rule) ? this.#first : this.#second;
+    this.#chosenHits = chosen.hitBlocks;
+    return chosen === this.#first ? primary : secondary;
   }
 
   /**
