@@ -50,8 +50,10 @@ export class HotnessTree {
   /** Blocks of the key before the last change, and how many looks at that pair may still fail before it is given up. */
   readonly #keyedBefore: Uint32Array;
   readonly #grace: Uint32Array;
+  /** Nodes given back; those from `used` on were never given. */
   readonly #free: Uint32Array;
-  #freeCount: number;
+  #freeCount = 0;
+  #used = 0;
   /** The window: the deepest counted prefix of each request, and its weight. */
   #leaves: Uint32Array;
   #weights: Float64Array;
@@ -82,8 +84,7 @@ export class HotnessTree {
     this.#extended = new Uint8Array(maxNodes);
     this.#keyedBefore = new Uint32Array(maxNodes);
     this.#grace = new Uint32Array(maxNodes);
-    this.#free = Uint32Array.from({ length: maxNodes }, (_, i) => maxNodes - 1 - i);
-    this.#freeCount = maxNodes;
+    this.#free = new Uint32Array(maxNodes);
     this.#leaves = new Uint32Array(window);
     this.#weights = new Float64Array(window);
   }
@@ -107,7 +108,7 @@ export class HotnessTree {
 
   /** Prefixes counted now. */
   get size(): number {
-    return this.#options.maxNodes - this.#freeCount;
+    return this.#used - this.#freeCount;
   }
 
   /** Depth changes so far, and requests that could not be counted to their full depth for want of room. */
@@ -222,8 +223,10 @@ export class HotnessTree {
 
   #findOrInsert(low: number, high: number, parent: number): number {
     const found = this.#find(low, high);
-    if (found !== none || this.#freeCount === 0) return found;
-    const node = this.#free[--this.#freeCount]!;
+    // A key that came behind other blocks before is no chained key, and would be counted at prefixes it does not have.
+    if (found !== none && this.#parent[found] !== parent) return none;
+    if (found !== none || this.size === this.#options.maxNodes) return found;
+    const node = this.#freeCount > 0 ? this.#free[--this.#freeCount]! : this.#used++;
     const bucket = this.#bucket(low, high);
     this.#low[node] = low;
     this.#high[node] = high;

@@ -27,6 +27,10 @@ interface Planned {
  * source meets the SLO. One round, no recursion. Returns how many moved.
  */
 export function rebalance(source: Instance, cluster: Cluster, options: RebalanceOptions, move: Move): number {
+  // In a cluster that is overloaded as a whole there is nothing to look up.
+  if (!cluster.routable.some((instance) => instance !== source && cluster.queueS(instance) < cluster.sloS)) {
+    return 0;
+  }
   const planned = plan(source, cluster, options);
   planned.sort((a, b) => b.benefitS - a.benefitS);
   let moved = 0;

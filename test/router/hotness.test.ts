@@ -143,6 +143,20 @@ describe('HotnessTree', () => {
     expect(roomy.statistics.uncounted).toBe(0);
   });
 
+  it('bears keys that are not chained', () => {
+    const tree = new HotnessTree({ ...options, window: 5, minSamples: 1 });
+    fc.assert(
+      fc.property(fc.array(fc.array(fc.nat(3), { minLength: 1, maxLength: 4 })), (list) => {
+        for (const ids of list) {
+          const keys = Uint32Array.from(ids.flatMap((id) => [id, id]));
+          expect(tree.depthOf(keys, 0, ids.length)).toBeLessThanOrEqual(ids.length);
+          tree.observe(keys, 0, ids.length, 1);
+          expect(tree.size).toBeLessThanOrEqual(4);
+        }
+      }),
+    );
+  });
+
   it('keeps its newest requests when the number of instances changes', () => {
     const tree = new HotnessTree(options);
     for (let i = 0; i < 60; i++) observe(tree, [1, 2, 3, fresh++]);
