@@ -88,8 +88,8 @@ export async function benchRouter(given: RouterBenchOptions = {}): Promise<Route
 class Workload {
   readonly router: Router;
   readonly dispatched: RoutedRequest[] = [];
-  readonly #keys: Uint32Array;
-  readonly #prompts: number;
+  /** How often each prompt has been renewed. */
+  readonly #versions: Uint32Array;
   nowS = 0;
   #id = 0;
 
@@ -98,31 +98,24 @@ class Workload {
       dispatch: (request) => this.dispatched.push(request),
     });
     for (let i = 0; i < replicas; i++) this.router.addInstance({ name: `replica-${i}`, cacheTokens }, 0);
-    this.#prompts = prompts;
-    this.#keys = new Uint32Array(2 * promptBlocks * prompts);
-    for (let prompt = 0; prompt < prompts; prompt++) this.renew(prompt, 0, 0);
+    this.#versions = new Uint32Array(prompts);
   }
 
-  /** Other keys for the blocks of a prompt from `from` on. */
-  renew(prompt: number, from: number, version: number): void {
-    for (let block = from; block < promptBlocks; block++) {
-      const at = 2 * (prompt * promptBlocks + block);
-      this.#keys[at] = hash32(prompt * promptBlocks + block, version, 1);
-      this.#keys[at + 1] = hash32(version, prompt * promptBlocks + block, 2);
+  /** Keys of a prompt as a caller has just hashed them; from block `renewedFrom` on they are new each time. */
+  keysOf(prompt: number, renewedFrom: number): Uint32Array {
+    const version = ++this.#versions[prompt]!;
+    const keys = new Uint32Array(2 * promptBlocks);
+    for (let block = 0; block < promptBlocks; block++) {
+      const of = block < renewedFrom ? 0 : version;
+      keys[2 * block] = hash32(prompt * promptBlocks + block, of, 1);
+      keys[2 * block + 1] = hash32(of, prompt * promptBlocks + block, 2);
     }
+    return keys;
   }
 
-  submit(prompt: number): RoutedRequest {
-    return this.router.submit(
-      {
-        id: this.#id++,
-        keys: this.#keys,
-        firstBlock: (prompt % this.#prompts) * promptBlocks,
-        blocks: promptBlocks,
-        promptTokens,
-      },
-      this.nowS,
-    );
+  submit(keys: Uint32Array): RoutedRequest {
+    const input = { id: this.#id++, keys, firstBlock: 0, blocks: promptBlocks, promptTokens };
+    return this.router.submit(input, this.nowS);
   }
 }
 
@@ -138,10 +131,10 @@ function decisions(replicas: number, count: number): RouterResult {
   for (let i = -warmUp; i < count; i++) {
     const prompt = hash32(i, replicas, 7) % prompts;
     // A turn on: the second half of the prompt is new.
-    workload.renew(prompt, promptBlocks / 2, i + warmUp + 1);
+    const keys = workload.keysOf(prompt, promptBlocks / 2);
     workload.nowS += busyS / replicas;
     const before = performance.now();
-    workload.submit(prompt);
+    workload.submit(keys);
     const after = performance.now();
     if (i >= 0) submitUs[i] = (after - before) * 1000;
     while (workload.dispatched.length > replicas / 2) finishOldest(workload, finishUs, i);
@@ -185,7 +178,8 @@ function rebalancing(queuedRequests: number): RouterBenchResult['rebalance'] {
       },
     };
     const workload = new Workload(64, queuedRequests, policy);
-    for (let prompt = 0; prompt < queuedRequests; prompt++) workload.submit(prompt);
+    for (let prompt = 0; prompt < queuedRequests; prompt++)
+      workload.submit(workload.keysOf(prompt, promptBlocks));
   }
   const sorted = Float64Array.from(timesMs).sort();
   return { queuedRequests, moved, p50Ms: quantile(sorted, 0.5), maxMs: sorted.at(-1)!, publishedMs: 2.5 };
@@ -209,9 +203,8 @@ function memoryOf(
   // Every block of every prompt is a prefix that was never seen.
   for (let prefixes = 0, i = 0; prefixes < distinctPrefixes; prefixes += promptBlocks, i++) {
     if (i % 4096 === 0) step(`memory: ${prefixes} prefixes`);
-    workload.renew(i % prompts, 0, i + 1);
     workload.nowS += 1;
-    workload.submit(i % prompts);
+    workload.submit(workload.keysOf(i % prompts, 0));
     while (workload.dispatched.length > 0)
       workload.router.finished(workload.dispatched.shift()!, workload.nowS);
     if (warmBytes === 0 && prefixes >= distinctPrefixes / 10) warmBytes = bytes();

@@ -83,6 +83,6 @@ function cut(trace: RouteTrace, requests: number): RouteTrace {
     arrivalMs: trace.arrivalMs.slice(0, count),
     promptTokens: trace.promptTokens.slice(0, count),
     starts: trace.starts.slice(0, count + 1),
-    ids: trace.ids.slice(0, trace.starts[count]!),
+    ids: trace.ids.slice(0, trace.starts[count]),
   };
 }

@@ -3,6 +3,22 @@ import { hash32 } from './hash.js';
 
 const none = 0xffffffff;
 
+/** Words of a node. */
+const stride = 8;
+const low = 0;
+const high = 1;
+/** The next node of the bucket. */
+const chain = 2;
+/** The prefix of a block less. */
+const parent = 3;
+/** Requests of the window that have the prefix. */
+const samples = 4;
+/** 1 where the prefix is extended. */
+const extended = 5;
+/** Blocks of the key before the last change, and how many looks at that pair may still fail before it is given up. */
+const keyedBefore = 6;
+const grace = 7;
+
 /** The longest key. */
 export const keyBlocksMax = 64;
 
@@ -40,16 +56,9 @@ export class HotnessTree {
   #scale: HotnessScale;
   readonly #mask: number;
   readonly #heads: Uint32Array;
-  readonly #low: Uint32Array;
-  readonly #high: Uint32Array;
-  readonly #chain: Uint32Array;
-  readonly #parent: Uint32Array;
-  readonly #samples: Uint32Array;
+  /** Nodes of `stride` words each, beside each other because a walk waits for memory. */
+  readonly #nodes: Uint32Array;
   readonly #weight: Float64Array;
-  readonly #extended: Uint8Array;
-  /** Blocks of the key before the last change, and how many looks at that pair may still fail before it is given up. */
-  readonly #keyedBefore: Uint32Array;
-  readonly #grace: Uint32Array;
   /** Nodes given back; those from `used` on were never given. */
   readonly #free: Uint32Array;
   #freeCount = 0;
@@ -75,15 +84,8 @@ export class HotnessTree {
     const buckets = 2 ** Math.ceil(Math.log2(Math.max(2, maxNodes)));
     this.#mask = buckets - 1;
     this.#heads = new Uint32Array(buckets).fill(none);
-    this.#low = new Uint32Array(maxNodes);
-    this.#high = new Uint32Array(maxNodes);
-    this.#chain = new Uint32Array(maxNodes);
-    this.#parent = new Uint32Array(maxNodes);
-    this.#samples = new Uint32Array(maxNodes);
+    this.#nodes = new Uint32Array(stride * maxNodes);
     this.#weight = new Float64Array(maxNodes);
-    this.#extended = new Uint8Array(maxNodes);
-    this.#keyedBefore = new Uint32Array(maxNodes);
-    this.#grace = new Uint32Array(maxNodes);
     this.#free = new Uint32Array(maxNodes);
     this.#leaves = new Uint32Array(window);
     this.#weights = new Float64Array(window);
@@ -127,10 +129,11 @@ export class HotnessTree {
       above = node;
     }
     // What changed last is the prefix itself, if it shrank, or the one above it.
-    const changed = node !== none && this.#grace[node]! > 0 ? node : above;
-    const known = changed !== none && this.#grace[changed]! > 0 && this.#keyedBefore[changed]! <= count;
+    const changed = node !== none && this.#get(node, grace) > 0 ? node : above;
+    const known =
+      changed !== none && this.#get(changed, grace) > 0 && this.#get(changed, keyedBefore) <= count;
     this.#former = known ? changed : none;
-    this.#formerDepth = known ? this.#keyedBefore[changed]! : 0;
+    this.#formerDepth = known ? this.#get(changed, keyedBefore) : 0;
     return depth;
   }
 
@@ -145,7 +148,8 @@ export class HotnessTree {
   /** After as many looks in a row without a hit as the window has requests, the former pair is given up. */
   sawFormerPair(hit: boolean): void {
     if (this.#former === none) return;
-    this.#grace[this.#former] = hit ? this.#scale.window : this.#grace[this.#former]! - 1;
+    const left = this.#get(this.#former, grace);
+    this.#set(this.#former, grace, hit ? this.#scale.window : left - 1);
   }
 
   /** Counts a request in the window; extends what has become hot by it. */
@@ -153,10 +157,10 @@ export class HotnessTree {
     if (this.#filled === this.#scale.window) this.#expire();
     this.#total += weight;
     const end = first + Math.min(count, keyBlocksMax);
-    let parent = none;
+    let above = none;
     let keyed = 0;
     for (let block = first; block < end; block++) {
-      const node = this.#findOrInsert(keys[2 * block]!, keys[2 * block + 1]!, parent);
+      const node = this.#findOrInsert(keys[2 * block]!, keys[2 * block + 1]!, above);
       if (node === none) {
         this.#uncounted++;
         break;
@@ -164,13 +168,15 @@ export class HotnessTree {
       this.#weight[node]! += weight;
       const depth = block - first + 1;
       // A key grows through all prefixes that are hot by now, and knows where it stood before.
-      if (keyed === 0 && this.#extended[node] === 0) keyed = depth;
+      if (keyed === 0 && this.#get(node, extended) === 0) keyed = depth;
       if (keyed > 0 && keyed !== none && !this.#extend(node, keyed)) keyed = none;
-      parent = node;
-      if (this.#samples[node]!++ === 0) break;
+      above = node;
+      const before = this.#get(node, samples);
+      this.#set(node, samples, before + 1);
+      if (before === 0) break;
     }
     const next = (this.#oldest + this.#filled) % this.#scale.window;
-    this.#leaves[next] = parent;
+    this.#leaves[next] = above;
     this.#weights[next] = weight;
     this.#filled++;
   }
@@ -182,73 +188,84 @@ export class HotnessTree {
     this.#total -= weight;
     this.#filled--;
     for (let node = leaf; node !== none;) {
-      const parent = this.#parent[node]!;
+      const next = this.#get(node, parent);
       this.#weight[node]! -= weight;
-      if (--this.#samples[node]! === 0) this.#remove(node);
-      node = parent;
+      const left = this.#get(node, samples) - 1;
+      this.#set(node, samples, left);
+      if (left === 0) this.#remove(node);
+      node = next;
     }
   }
 
   #extend(node: number, keyed: number): boolean {
-    if (this.#extended[node] === 1) return true;
-    if (this.#samples[node]! + 1 < this.#options.minSamples) return false;
+    if (this.#get(node, extended) === 1) return true;
+    if (this.#get(node, samples) + 1 < this.#options.minSamples) return false;
     if (this.#weight[node]! <= this.#scale.extendAbove * this.#total) return false;
-    this.#extended[node] = 1;
-    this.#keyedBefore[node] = keyed;
-    this.#grace[node] = this.#scale.window;
+    this.#set(node, extended, 1);
+    this.#set(node, keyedBefore, keyed);
+    this.#set(node, grace, this.#scale.window);
     this.#changes++;
     return true;
   }
 
   /** Whether the prefix is extended; here it shrinks, when a prompt comes by and its share has fallen. */
   #isExtended(node: number, depth: number): boolean {
-    if (this.#extended[node] === 0) return false;
+    if (this.#get(node, extended) === 0) return false;
     if (this.#weight[node]! >= this.#scale.shrinkBelow * this.#total) return true;
-    this.#extended[node] = 0;
-    this.#keyedBefore[node] = depth + 1;
-    this.#grace[node] = this.#scale.window;
+    this.#set(node, extended, 0);
+    this.#set(node, keyedBefore, depth + 1);
+    this.#set(node, grace, this.#scale.window);
     this.#changes++;
     return false;
   }
 
-  #bucket(low: number, high: number): number {
-    return hash32(low, high, 0x7feb352d) & this.#mask;
+  #get(node: number, field: number): number {
+    return this.#nodes[stride * node + field]!;
   }
 
-  #find(low: number, high: number): number {
-    let node = this.#heads[this.#bucket(low, high)]!;
-    while (node !== none && (this.#low[node] !== low || this.#high[node] !== high)) node = this.#chain[node]!;
+  #set(node: number, field: number, value: number): void {
+    this.#nodes[stride * node + field] = value;
+  }
+
+  #bucket(keyLow: number, keyHigh: number): number {
+    return hash32(keyLow, keyHigh, 0x7feb352d) & this.#mask;
+  }
+
+  #find(keyLow: number, keyHigh: number): number {
+    let node = this.#heads[this.#bucket(keyLow, keyHigh)]!;
+    while (node !== none && (this.#get(node, low) !== keyLow || this.#get(node, high) !== keyHigh))
+      node = this.#get(node, chain);
     return node;
   }
 
-  #findOrInsert(low: number, high: number, parent: number): number {
-    const found = this.#find(low, high);
+  #findOrInsert(keyLow: number, keyHigh: number, above: number): number {
+    const found = this.#find(keyLow, keyHigh);
     // A key that came behind other blocks before is no chained key, and would be counted at prefixes it does not have.
-    if (found !== none && this.#parent[found] !== parent) return none;
+    if (found !== none && this.#get(found, parent) !== above) return none;
     if (found !== none || this.size === this.#options.maxNodes) return found;
     const node = this.#freeCount > 0 ? this.#free[--this.#freeCount]! : this.#used++;
-    const bucket = this.#bucket(low, high);
-    this.#low[node] = low;
-    this.#high[node] = high;
-    this.#parent[node] = parent;
-    this.#samples[node] = 0;
+    const bucket = this.#bucket(keyLow, keyHigh);
+    this.#set(node, low, keyLow);
+    this.#set(node, high, keyHigh);
+    this.#set(node, parent, above);
+    this.#set(node, samples, 0);
     this.#weight[node] = 0;
-    this.#extended[node] = 0;
-    this.#grace[node] = 0;
-    this.#chain[node] = this.#heads[bucket]!;
+    this.#set(node, extended, 0);
+    this.#set(node, grace, 0);
+    this.#set(node, chain, this.#heads[bucket]!);
     this.#heads[bucket] = node;
     return node;
   }
 
   #remove(node: number): void {
-    const bucket = this.#bucket(this.#low[node]!, this.#high[node]!);
-    if (this.#heads[bucket] === node) this.#heads[bucket] = this.#chain[node]!;
+    const bucket = this.#bucket(this.#get(node, low), this.#get(node, high));
+    if (this.#heads[bucket] === node) this.#heads[bucket] = this.#get(node, chain);
     else {
       let at = this.#heads[bucket]!;
-      while (this.#chain[at] !== node) at = this.#chain[at]!;
-      this.#chain[at] = this.#chain[node]!;
+      while (this.#get(at, chain) !== node) at = this.#get(at, chain);
+      this.#set(at, chain, this.#get(node, chain));
     }
-    if (this.#extended[node] === 1) this.#changes++;
+    if (this.#get(node, extended) === 1) this.#changes++;
     this.#free[this.#freeCount++] = node;
   }
 }
