@@ -21,6 +21,7 @@ interface Flags {
   requests: number;
   warmUp: number;
   seeds?: number;
+  firstSeed: number;
   traceSeed: number;
   qps?: number[];
   policies?: string[];
@@ -47,6 +48,7 @@ export function routeEvalCommand(): Command {
       'runs of each policy at each rate (default: 10, with --quick 3)',
       positiveInteger,
     )
+    .option('--first-seed <number>', 'seeds count up from here', nonNegativeInteger, 0)
     .option('--trace-seed <number>', 'seed of tool-agent', nonNegativeInteger, 0)
     .option(
       '--qps <list>',
@@ -89,6 +91,7 @@ async function runRouteEval(path: string, flags: Flags, command: Command): Promi
     setting,
     warmUpRequests: Math.min(flags.warmUp, Math.floor(trace.promptTokens.length / 4)),
     seeds: flags.seeds ?? (flags.quick === true ? 3 : 10),
+    firstSeed: flags.firstSeed,
     grid: flags.qps?.toSorted((a, b) => a - b),
     isCoarse: flags.quick === true,
     policies: flags.policies,

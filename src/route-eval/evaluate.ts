@@ -17,6 +17,8 @@ export interface EvaluationOptions {
   readonly setting: ClusterSetting;
   readonly warmUpRequests: number;
   readonly seeds: number;
+  /** Seeds count up from here; default 0. */
+  readonly firstSeed?: number | undefined;
   /** Rates; default 36 steps up to what an infinite cache could carry, from the ninth on. */
   readonly grid?: readonly number[] | undefined;
   /** Every second of the default rates. */
@@ -176,7 +178,14 @@ async function runGrid(
   for (let seed = 0; seed < seeds; seed++) {
     for (const [index, policy] of policies.entries()) {
       for (const [rate, qps] of grid.entries()) {
-        tasks.push({ policy, qps, seed, setting, warmUpRequests, copies: 1 });
+        tasks.push({
+          policy,
+          qps,
+          seed: seed + (options.firstSeed ?? 0),
+          setting,
+          warmUpRequests,
+          copies: 1,
+        });
         places.push((index * grid.length + rate) * seeds + seed);
       }
     }

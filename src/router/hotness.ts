@@ -19,6 +19,9 @@ const extended = 5;
 const keyedBefore = 6;
 const grace = 7;
 
+/** Requests that must have had a prefix before the next one is counted a block deeper, too. */
+export const growFrom = 4;
+
 /** The longest key. */
 export const keyBlocksMax = 64;
 
@@ -47,8 +50,8 @@ export interface HotnessOptions extends HotnessScale {
  * what is tested is the parent of the keys in use, which goes on counting all that pass through it; the extended keys
  * are smaller and would shrink at once.
  *
- * A prompt is counted at every prefix that was seen before and at one more, so the tree grows by a block a request and
- * hot prefixes are counted before they are keys. Counts leave with the requests that made them, and a prefix without
+ * A prompt is counted as deep as its prefixes were seen a few times before, and a block deeper: hot prefixes are counted
+ * before they are keys, and the many that are seen once or twice cost next to nothing. Counts leave with the requests that made them, and a prefix without
  * any request in the window is forgotten.
  */
 export class HotnessTree {
@@ -173,7 +176,7 @@ export class HotnessTree {
       above = node;
       const before = this.#get(node, samples);
       this.#set(node, samples, before + 1);
-      if (before === 0) break;
+      if (before < growFrom) break;
     }
     const next = (this.#oldest + this.#filled) % this.#scale.window;
     this.#leaves[next] = above;

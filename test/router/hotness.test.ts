@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { growFrom } from '../../src/router/hotness.js';
 import { HotnessTree, type HotnessOptions } from '../../src/router/index.js';
 import { keysOf, prompts } from './support.js';
 
@@ -42,7 +43,7 @@ class PlainTree {
     for (let count = 1; count <= ids.length; count++) {
       const prefix = ids.slice(0, count).join();
       prefixes.push(prefix);
-      if (this.#with(prefix).length === 0) break;
+      if (this.#with(prefix).length < growFrom) break;
     }
     this.#window.push({ prefixes, weight });
     for (const prefix of prefixes) {
@@ -60,9 +61,9 @@ const key = (ids: readonly number[]): [Uint32Array, number, number] => [keysOf(i
 
 describe('HotnessTree', () => {
   it('keys prompts as deep as the plain restatement does', () => {
-    const requests = fc.array(fc.tuple(prompts, fc.integer({ min: 1, max: 9 })), { maxLength: 120 });
+    const requests = fc.array(fc.tuple(prompts, fc.integer({ min: 1, max: 9 })), { maxLength: 200 });
     const scales = fc.record({
-      window: fc.integer({ min: 2, max: 30 }),
+      window: fc.integer({ min: 2, max: 60 }),
       extendAbove: fc.constantFrom(0.2, 0.3, 0.5),
       shrinkBelow: fc.constantFrom(0.05, 0.1, 0.2),
       minSamples: fc.integer({ min: 1, max: 5 }),
