@@ -10,6 +10,7 @@ export function routeEvalText(result: EvaluationResult): string {
     result.complete ? '' : 'INTERRUPTED: only whole seeds that were done',
     curveTable('exact view', result.policies, gridQps),
     `an infinite cache hits ${formatPercent(result.hitRateBound)}`,
+    keysText(result),
     comparisonTable(result),
     ttftTable(result),
     ...result.stale.map((view) => viewTable(`loads ${view.view}`, view, gridQps)),
@@ -50,6 +51,12 @@ function curveTable(title: string, policies: readonly PolicyCurve[], gridQps: re
       ];
     }),
   });
+}
+
+function keysText({ dualmapKeys }: EvaluationResult): string {
+  const main = dualmapKeys.filter(({ share }) => share >= 0.01);
+  if (main.length === 0) return '';
+  return `hash keys of dualmap: ${main.map(({ blocks, share }) => `${blocks} blocks ${formatPercent(share)}`).join(', ')}`;
 }
 
 function comparisonTable(result: EvaluationResult): string {

@@ -1,3 +1,5 @@
+import { DualMapPolicy, paperDualMap } from '../router/index.js';
+import { arrivalTimesS } from './arrivals.js';
 import { analyse, type CapacityComparison, type Comparison, type PolicyCurve, type Runs } from './curves.js';
 import { elasticity, type ElasticityResult } from './elasticity.js';
 import type { RunMetrics } from './metrics.js';
@@ -6,7 +8,7 @@ import { runTasks } from './pool.js';
 import { published } from './published.js';
 import type { Task } from './run.js';
 import { scaling, type ScalingResult } from './scaling.js';
-import type { ClusterSetting } from './simulation.js';
+import { Simulation, traceKeys, type ClusterSetting } from './simulation.js';
 import { pairedRatio, type Estimate } from './statistics.js';
 import { infiniteCacheHitRate, type RouteTrace } from './trace.js';
 
@@ -68,6 +70,8 @@ export interface EvaluationResult {
   readonly goodputOverBestBaseline: readonly Comparison[];
   readonly capacityOverBestBaseline: readonly CapacityComparison[];
   readonly ttftAtDualmapGoodput: TtftComparison | null;
+  /** How many requests DualMap keyed by how many blocks, in one run at its goodput. */
+  readonly dualmapKeys: readonly { readonly blocks: number; readonly share: number }[];
   readonly stale: readonly ViewResult[];
   readonly queueOrder: readonly ViewResult[];
   readonly elasticity: readonly ElasticityResult[];
@@ -138,6 +142,7 @@ export async function evaluate(trace: RouteTrace, options: EvaluationOptions): P
     goodputOverBestBaseline: goodput,
     capacityOverBestBaseline: capacity,
     ttftAtDualmapGoodput: dualmapQps === undefined ? null : compareTtft(exact, curves, dualmapQps),
+    dualmapKeys: dualmapQps === undefined ? [] : keysAt(trace, options, dualmapQps),
     stale,
     queueOrder,
     ...special,
@@ -161,6 +166,20 @@ function runSpecial(
       ? scaling(trace, { ...options, policies: ours.slice(0, 1).concat(ours.slice(-1)), qps })
       : [],
   };
+}
+
+function keysAt(trace: RouteTrace, options: EvaluationOptions, qps: number): EvaluationResult['dualmapKeys'] {
+  const policy = new DualMapPolicy(paperDualMap);
+  const requests = trace.promptTokens.length;
+  const timesS = arrivalTimesS(trace, qps, options.firstSeed ?? 0);
+  new Simulation(options.setting, policy, requests, trace.blockTokens).run({
+    trace,
+    keys: traceKeys(trace),
+    timesS,
+  });
+  return [...policy.keyBlocks]
+    .map(([blocks, count]) => ({ blocks, share: count / requests }))
+    .sort((a, b) => a.blocks - b.blocks);
 }
 
 /** Whole seeds first, so that an interrupt leaves whole seeds. */

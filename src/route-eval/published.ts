@@ -7,6 +7,15 @@ export const published = {
   ttftP50Change: { low: -0.554, high: -0.974 },
   ttftP90Change: { low: -0.823, high: -0.97 },
   hitRateOfCacheAffinity: { conversation: 0.625, toolAgent: 0.964 },
+  /** Blocks of the hash key and the share of requests, where reported. */
+  keys: {
+    conversation: [{ blocks: 2, share: 0.95 }],
+    toolAgent: [
+      { blocks: 2, share: 0.452 },
+      { blocks: 6, share: 0.149 },
+      { blocks: 13, share: 0.378 },
+    ],
+  },
   ablation: {
     trace: 'conversation, 14B',
     sloAwareAgainstMinTtft: { p50Change: -0.235, p90Change: -0.185 },

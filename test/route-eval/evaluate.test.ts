@@ -36,6 +36,7 @@ describe('evaluate', () => {
     expect(compared[0]).toMatchObject({ baseline: 'least-loaded', ratio: { seeds: 3 } });
     expect(result.capacityOverBestBaseline).toHaveLength(2 * 3 * 4);
     expect(result.ttftAtDualmapGoodput?.policies).toHaveLength(5);
+    expect(result.dualmapKeys.reduce((sum, { share }) => sum + share, 0)).toBeCloseTo(1, 9);
     expect(result.stale.map(({ view }) => view)).toHaveLength(2);
     expect(result.queueOrder).toHaveLength(1);
     expect(result.elasticity.map(({ policy }) => policy)).toContain('late-lane');
