@@ -8,6 +8,7 @@ export {
 } from './lookup.js';
 export { benchPost, type PostChainResult, type PostOptions, type PostResult } from './post.js';
 export { benchRing, type RingOptions, type RingResult } from './ring.js';
+export { benchRouter, type RouterBenchOptions, type RouterBenchResult, type RouterResult } from './router.js';
 export {
   benchStorage,
   type StorageFigures,

@@ -2,6 +2,7 @@ import { Command } from 'commander';
 import { formatBytes, formatCount, renderTable } from '../telemetry/index.js';
 import type { PostResult, RingResult } from '../bench/index.js';
 import { lookupCommand } from './bench-lookup.js';
+import { routerCommand } from './bench-router.js';
 import { storageCommand } from './bench-storage.js';
 import { addExamples, addOutputOptions, contextOf } from './support.js';
 
@@ -13,7 +14,8 @@ export function benchCommand(): Command {
     .addCommand(ringCommand())
     .addCommand(lookupCommand())
     .addCommand(storageCommand())
-    .addCommand(postCommand());
+    .addCommand(postCommand())
+    .addCommand(routerCommand());
 }
 
 function ringCommand(): Command {

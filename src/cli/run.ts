@@ -28,6 +28,11 @@ export const commands: readonly CommandEntry[] = [
     load: async () => (await import('./devices.js')).devicesCommand(),
   },
   {
+    name: 'route-eval',
+    description: 'compare routing policies on emulated replicas, in virtual time',
+    load: async () => (await import('./route-eval.js')).routeEvalCommand(),
+  },
+  {
     name: 'trace',
     description: 'look into a workload trace',
     load: async () => (await import('./trace.js')).traceCommand(),

@@ -5,6 +5,7 @@ export type { EngineState } from './ledger.js';
 export { LocalScheduler } from './local.js';
 export type { AdmissionOptions } from './options.js';
 export type { WaitCause } from './placement.js';
+export { SeededRandom } from './random.js';
 export { readTimeS, splitBlocks, type ReadLink } from './read-side.js';
 export {
   attentionPairs,

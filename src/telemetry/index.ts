@@ -1,3 +1,4 @@
 /** Numbers and tables for people. */
 export { formatBytes, formatBytesPerSecond, formatCount, formatDuration, formatPercent } from './format.js';
+export { quantile } from './quantile.js';
 export { renderTable, type TableText } from './table.js';

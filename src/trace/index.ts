@@ -1,5 +1,6 @@
 /** Readers of workload traces, the choice of a workload from one, and which of its tokens are equal. */
 export { readTrace, type ReadTraceOptions } from './reader.js';
+export { toolAgentDescription, toolAgentSessions } from './tool-agent.js';
 export { selectSessions, type SelectOptions } from './select.js';
 export { SessionTokens } from './session-tokens.js';
 export {
