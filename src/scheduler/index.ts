@@ -1,10 +1,10 @@
-/** Admission, read side and batches: deterministic state machines changed by events; no clock, no I/O. */
-export { Admission, type AdmissionStatistics } from './admission.js';
+/** Placement, read side and batches: deterministic state machines changed by events; no clock, no I/O. */
+export { Admission } from './admission.js';
 export { packBatch, type BatchEntry, type BatchLimits, type PackedBatch, type PrefillWork } from './batch.js';
 export type { EngineState } from './ledger.js';
 export { LocalScheduler } from './local.js';
 export type { AdmissionOptions } from './options.js';
-export type { WaitCause } from './placement.js';
+export type { RequestState } from './request-entry.js';
 export { readTimeS, splitBlocks, type ReadLink } from './read-side.js';
 export {
   attentionPairs,
@@ -17,6 +17,7 @@ export {
 export {
   readPolicies,
   stages,
+  waitingOrders,
   type Assignment,
   type EngineCapacity,
   type EngineLoad,
@@ -27,4 +28,7 @@ export {
   type RequestFailure,
   type SchedulerClient,
   type Stage,
+  type WaitingOrder,
 } from './types.js';
+export type { AdmissionStatistics, RequestView, WaitCause } from './views.js';
+export type { TenantShare } from './waiting-queue.js';

@@ -19,6 +19,7 @@ describe('a whole request is reserved at once', () => {
     expect(assignment).toEqual({
       request: 'a',
       epoch: 1,
+      admission: 1,
       prefillEngine: 'p',
       decodeEngine: 'd',
       side: 'prefill',
@@ -185,18 +186,35 @@ describe('requests that can never run are refused', () => {
 });
 
 describe('the engines', () => {
-  it('PE: the shortest queue in seconds, not in blocks', () => {
+  it('PE: one whose link is free by alpha, though it has more tokens', () => {
     const engines = [
       engineOf('prefill', 'slow', { readRateBytesPerS: 100 }),
       engineOf('prefill', 'fast', { readRateBytesPerS: 1000, bufferBlocks: 40 }),
       engineOf('decode', 'd', { bufferBlocks: 1000, hbmBlocks: 1000 }),
     ];
-    const admission = new Admission(optionsOf({ engines, policy: 'prefill' }));
-    const chosen = admitAll(admission, ...Array.from({ length: 11 }, (_, i) => requestOf(`r${i}`, 4, 3))).map(
-      ({ prefillEngine }) => prefillEngine,
-    );
-    // After the first on `slow` (3 s), `fast` (0.3 s each) gets all ten others.
+    const admission = new Admission(optionsOf({ engines, policy: 'prefill', alphaS: 2.9 }));
+    const one = (name: string): string | undefined =>
+      admitAll(admission, requestOf(name, 4, 3))[0]?.prefillEngine;
+    const chosen = Array.from({ length: 9 }, (_, i) => one(`r${i}`));
+    // The first on `slow` fills its link for 3 s, so it is of class C3; `fast` (0.3 s each) gets all others.
     expect(chosen.filter((engine) => engine === 'slow')).toHaveLength(1);
+    for (const name of ['r1', 'r2', 'r3']) admission.complete(name, 'prefill-read');
+    expect(admission.request('r8')?.prefillEngine).toBe('fast');
+  });
+
+  it('PE: none beyond beta, until it has finished some', () => {
+    const admission = new Admission(optionsOf({ betaTokens: 8 }));
+    const assigned = admitAll(admission, ...['a', 'b', 'c'].map((name) => requestOf(name, 2, 0)));
+    expect(assigned).toHaveLength(2); // at 16 tokens it is over beta, at 8 it was not
+    admission.complete('a', 'prefill');
+    expect(admission.admit()).toMatchObject([{ request: 'c' }]);
+  });
+
+  it('PE: unfinished tokens count hits by their weight', () => {
+    const options = { betaTokens: 8, hitTokenWeight: 0.25 };
+    const admission = new Admission(optionsOf(options));
+    admitAll(admission, requestOf('a', 4, 3));
+    expect(admission.engine('p').unfinishedTokens).toBe(7);
   });
 
   it('PE: among equal queues the least unfinished tokens, hits included', () => {
@@ -218,11 +236,12 @@ describe('the engines', () => {
       engineOf('prefill', 'p3', { node: 'n2' }),
       engineOf('decode', 'd', { bufferBlocks: 1000, hbmBlocks: 1000 }),
     ];
-    const admission = new Admission(optionsOf({ engines, policy: 'prefill' }));
-    const nodes = admitAll(admission, ...Array.from({ length: 6 }, (_, i) => requestOf(`r${i}`, 3, 2))).map(
-      ({ prefillEngine }) => (prefillEngine === 'p3' ? 'n2' : 'n1'),
-    );
-    expect(nodes.filter((node) => node === 'n1')).toHaveLength(3);
+    const admission = new Admission(optionsOf({ engines, policy: 'prefill', alphaS: 0 }));
+    const nodes = ['r0', 'r1'].map((name) => {
+      const [assignment] = admitAll(admission, requestOf(name, 3, 2));
+      return assignment?.prefillEngine === 'p3' ? 'n2' : 'n1';
+    });
+    expect(nodes.sort()).toEqual(['n1', 'n2']); // one request makes both engines of n1 class C3
     expect(admission.engine('p1').link).toBe(admission.engine('p2').link);
   });
 
@@ -325,7 +344,7 @@ describe('the read side', () => {
   });
 });
 
-describe('reports that come late, twice or from another epoch', () => {
+describe('reports that come late, twice or of another admission', () => {
   it('are ignored and counted', () => {
     const admission = new Admission(optionsOf());
     admitAll(admission, requestOf('a', 2, 1));
@@ -360,7 +379,7 @@ describe('the loss of an engine', () => {
     expect(admission.epoch()).toBe(2);
     expect(admission.engineLost('p1')).toEqual([]);
     expect(admission.epoch()).toBe(2);
-    for (const { request } of assignments) admission.complete(request, 'request', 1);
+    for (const { request, admission: number } of assignments) admission.complete(request, 'request', number);
     expect(admission.statistics()).toMatchObject({
       completed: 3 - onLost.length,
       ignoredReports: onLost.length,
@@ -382,8 +401,8 @@ describe('the loss of an engine', () => {
     admission.engineLost(before?.prefillEngine ?? '');
     const [after] = admitAll(admission, requestOf('a', 2, 2));
     expect(after?.epoch).toBe(2);
-    expect(admission.complete('a', 'request', before?.epoch)).toBe(false);
-    expect(admission.complete('a', 'request', after?.epoch)).toBe(true);
+    expect(admission.complete('a', 'request', before?.admission)).toBe(false);
+    expect(admission.complete('a', 'request', after?.admission)).toBe(true);
   });
 
   it('ends waiting requests that no engine left could hold, and refuses new ones', () => {

@@ -1,0 +1,33 @@
+import type { EngineEntry, GroupEntry } from './ledger.js';
+import type { Needs } from './needs.js';
+import type { Assignment, RequestDescription } from './types.js';
+
+/** Where a request is: in the waiting queue; with a PE and in line for a DE; assigned; over. */
+export type RequestState = 'waiting' | 'placed' | 'running' | 'ended';
+
+/** One request from submission to its end. */
+export interface RequestEntry {
+  readonly description: RequestDescription;
+  /** Order of submission. */
+  readonly sequence: number;
+  /** Its place in the waiting queue: the least first, equals by `sequence`. */
+  readonly key: number;
+  /** What it adds to tok_e of its PE. */
+  readonly prefillTokens: number;
+  state: RequestState;
+  /** From 'placed' on. */
+  needs: Needs | undefined;
+  prefill: EngineEntry | undefined;
+  /** All its hits are read on the prefill side, whose buffer it holds from 'placed' on. */
+  readsAll: boolean;
+  decodeGroup: GroupEntry | undefined;
+  decode: EngineEntry | undefined;
+  assignment: Assignment | undefined;
+  /** A bit for each stage done. */
+  done: number;
+}
+
+/** What a request adds to tok_e of its DE. */
+export function decodeTokensOf({ description }: RequestEntry): number {
+  return description.promptTokens + description.maxNewTokens;
+}
