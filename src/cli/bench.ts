@@ -1,13 +1,14 @@
 import { Command } from 'commander';
 import { formatBytes, formatCount, renderTable } from '../telemetry/index.js';
 import type { RingResult } from '../bench/index.js';
+import { schedulerCommand } from './bench-scheduler.js';
 import { addExamples, addOutputOptions, contextOf } from './support.js';
 
 /** `dualpath bench`: what the parts of the data path cost on this machine. */
 export function benchCommand(): Command {
   const bench = new Command('bench').description('measure the parts of the data path');
   addExamples(bench, 'dualpath bench ring');
-  return bench.addCommand(ringCommand());
+  return bench.addCommand(ringCommand()).addCommand(schedulerCommand());
 }
 
 function ringCommand(): Command {

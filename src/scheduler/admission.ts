@@ -39,7 +39,7 @@ import { WaitingQueue } from './waiting-queue.js';
 export class Admission {
   readonly #options: Required<AdmissionOptions>;
   readonly #ledger: Ledger;
-  readonly #waiting: WaitingQueue;
+  readonly #queue: WaitingQueue;
   readonly #requests = new Map<string, RequestEntry>();
   readonly #prefill: PrefillPlacement;
   readonly #decode: DecodePlacement;
@@ -69,7 +69,7 @@ export class Admission {
     this.#options = checkOptions(options);
     const { seed, maxWaiting, tenants, adaptLinkRates } = this.#options;
     this.#ledger = new Ledger(options.engines);
-    this.#waiting = new WaitingQueue(maxWaiting, tenants, seed);
+    this.#queue = new WaitingQueue(maxWaiting, tenants, seed);
     const random = new SeededRandom(seed);
     this.#prefill = new PrefillPlacement(this.#options, this.#ledger, random);
     this.#decode = new DecodePlacement(this.#ledger, random);
@@ -83,8 +83,13 @@ export class Admission {
     return this.#epoch;
   }
 
+  /** Requests that wait, for a PE or for a DE. */
+  get waiting(): number {
+    return this.#queue.size + this.#placedCount;
+  }
+
   statistics(): AdmissionStatistics {
-    const waiting = this.#waiting.size + this.#placedCount;
+    const { waiting } = this;
     return {
       ...this.#counts,
       headWaits: { ...this.#headWaits },
@@ -134,11 +139,11 @@ export class Admission {
     }
     const never = this.#whyNever(description);
     if (never) throw never;
-    this.#waiting.check(request, tenant, this.#placedCount);
+    this.#queue.check(request, tenant, this.#placedCount);
     const entry = this.#newEntry(description, nowS);
     this.#requests.set(request, entry);
-    this.#waiting.push(entry);
-    if (this.#waiting.head() === entry) this.#headBlocked = false;
+    this.#queue.push(entry);
+    if (this.#queue.head() === entry) this.#headBlocked = false;
   }
 
   /** Assigns all that can be, as if every group had fetched: PEs first, then DEs. */
@@ -300,7 +305,7 @@ export class Admission {
   /** From the head of the waiting queue on; false once none of the PEs [from, to) may take the head. */
   #placeOnPrefill(from: number, to: number): boolean {
     for (;;) {
-      const head = this.#waiting.head();
+      const head = this.#queue.head();
       if (!head) return true;
       const needs = needsOf(head.description, this.#options);
       const readsAll = this.#reads.prefillMustReadAll(needs, this.#ledger.live('prefill'));
@@ -310,7 +315,7 @@ export class Admission {
         this.#headWaits['prefill-room']++;
         return false;
       }
-      this.#waiting.take();
+      this.#queue.take();
       this.#reads.placed(needs);
       Object.assign(head, {
         state: 'placed',
@@ -371,7 +376,7 @@ export class Admission {
     entry.state = 'ended'; // for whoever still holds it; a copy goes on
     const again = { ...entry, ...unplaced };
     this.#requests.set(entry.description.request, again);
-    this.#waiting.push(again);
+    this.#queue.push(again);
   }
 
   #leavePlaced(entry: RequestEntry): void {
@@ -385,7 +390,7 @@ export class Admission {
     if (state === 'running') this.#account.over(entry);
     else if (state === 'placed') this.#leavePlaced(entry);
     entry.state = 'ended';
-    if (state === 'waiting') this.#waiting.removed(entry);
+    if (state === 'waiting') this.#queue.removed(entry);
     this.#headBlocked = false;
     this.#requests.delete(entry.description.request);
   }

@@ -49,28 +49,28 @@ export class RequestAccount {
 
   /** A stage is done: what it held is free. */
   done(entry: RequestEntry, stage: Stage): void {
-    const { prefillReadBlocks, decodeReadBlocks, promptBlocks, ...held } = entry.assignment!;
+    const assignment = entry.assignment!;
     const prefill = entry.prefill!;
     const decode = entry.decode!;
     entry.done |= stageBits[stage];
     switch (stage) {
       case 'prefill-read':
-        return this.#give(prefill, { readBlocks: prefillReadBlocks });
+        return this.#give(prefill, { readBlocks: assignment.prefillReadBlocks });
       case 'decode-read':
-        return this.#give(decode, { readBlocks: decodeReadBlocks });
+        return this.#give(decode, { readBlocks: assignment.decodeReadBlocks });
       case 'prefill':
         return this.#give(prefill, {
-          bufferBlocks: prefillReadBlocks,
-          hbmBlocks: held.prefillHbmBlocks,
+          bufferBlocks: assignment.prefillReadBlocks,
+          hbmBlocks: assignment.prefillHbmBlocks,
           requests: 1,
           tokens: entry.prefillTokens,
         });
       case 'decode-buffer':
-        return this.#give(decode, { bufferBlocks: promptBlocks });
+        return this.#give(decode, { bufferBlocks: assignment.promptBlocks });
       case 'request':
         return this.#give(decode, {
           bufferBlocks: this.#decodeSpareBlocks,
-          hbmBlocks: held.decodeHbmBlocks,
+          hbmBlocks: assignment.decodeHbmBlocks,
           requests: 1,
           tokens: decodeTokensOf(entry),
         });
