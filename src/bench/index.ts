@@ -6,3 +6,5 @@ export {
   type SchedulerBenchResult,
   type SchedulerSizeResult,
 } from './scheduler.js';
+export { benchBalance, type BalanceOptions, type BalanceResult } from './balance.js';
+export { benchTail, type TailOptions, type TailResult, type TailPolicy, type TailRun } from './tail.js';
