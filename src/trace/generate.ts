@@ -103,9 +103,9 @@ export interface GenerateOptions {
    * Agents, each a session; default one a trajectory. Agents beyond the trajectories take them again, with a
    * turn of random tokens in front as the paper does, so that nothing of theirs is found in the store.
    */
-  readonly agents?: number;
+  readonly agents?: number | undefined;
   /** Agents that start a second, a Poisson process; default: no arrivals are recorded. */
-  readonly agentsPerS?: number;
+  readonly agentsPerS?: number | undefined;
 }
 
 export interface GeneratedTurn {
