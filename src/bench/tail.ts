@@ -24,6 +24,7 @@ export interface TailPolicy {
 export interface TailRun {
   readonly load: number;
   readonly policy: string;
+  readonly ttftMeanS: number;
   readonly ttftP50S: number;
   readonly ttftP99S: number;
   readonly throughputPerS: number;
@@ -136,6 +137,7 @@ function summarize(load: number, policy: string, ttfts: readonly Ttft[], seconds
   return {
     load,
     policy,
+    ttftMeanS: measured.reduce((sum, { ttftS }) => sum + ttftS, 0) / measured.length,
     ttftP50S: p(measured, 0.5),
     ttftP99S: p(measured, 0.99),
     throughputPerS: ended / seconds,

@@ -1,6 +1,7 @@
 import { Command } from 'commander';
 import { formatBytes, formatCount, renderTable } from '../telemetry/index.js';
 import type { RingResult } from '../bench/index.js';
+import { balanceCommand, tailCommand } from './bench-model.js';
 import { schedulerCommand } from './bench-scheduler.js';
 import { addExamples, addOutputOptions, contextOf } from './support.js';
 
@@ -8,7 +9,11 @@ import { addExamples, addOutputOptions, contextOf } from './support.js';
 export function benchCommand(): Command {
   const bench = new Command('bench').description('measure the parts of the data path');
   addExamples(bench, 'dualpath bench ring');
-  return bench.addCommand(ringCommand()).addCommand(schedulerCommand());
+  return bench
+    .addCommand(ringCommand())
+    .addCommand(schedulerCommand())
+    .addCommand(balanceCommand())
+    .addCommand(tailCommand());
 }
 
 function ringCommand(): Command {

@@ -1,6 +1,5 @@
 import { DualPathError } from '../errors/index.js';
 import { DecodePlacement } from './decode-placement.js';
-import { requireFinite } from './check.js';
 import { Ledger, type EngineEntry, type EngineState, type GroupEntry } from './ledger.js';
 import { LinkRates } from './link-rates.js';
 import { LoadReports } from './load-reports.js';
@@ -10,7 +9,7 @@ import { PrefillPlacement } from './prefill-placement.js';
 import { SeededRandom } from './random.js';
 import { ReadChoice } from './read-choice.js';
 import { RequestAccount } from './request-account.js';
-import type { RequestEntry } from './request-entry.js';
+import { newEntry, unplaced, type RequestEntry } from './request-entry.js';
 import { stageBits, stageNames } from './stages.js';
 import type {
   Assignment,
@@ -140,7 +139,8 @@ export class Admission {
     const never = this.#whyNever(description);
     if (never) throw never;
     this.#queue.check(request, tenant, this.#placedCount);
-    const entry = this.#newEntry(description, nowS);
+    const entry = newEntry(description, this.#counts.submitted, nowS, this.#options);
+    this.#counts.submitted++;
     this.#requests.set(request, entry);
     this.#queue.push(entry);
     if (this.#queue.head() === entry) this.#headBlocked = false;
@@ -287,21 +287,6 @@ export class Admission {
     return admission === undefined || entry?.assignment?.admission === admission ? entry : undefined;
   }
 
-  #newEntry(description: RequestDescription, nowS: number): RequestEntry {
-    requireFinite('nowS', nowS, 'not negative', 'give the time of arrival in seconds');
-    const { hitTokenWeight, order, slackSPerToken, priorityHeadStartS } = this.#options;
-    const { promptTokens, hitTokens, priority = 0 } = description;
-    const prefillTokens = Math.round(promptTokens - (1 - hitTokenWeight) * hitTokens);
-    const slackS = order === 'slack' ? slackSPerToken * prefillTokens : 0;
-    return {
-      description: { ...description },
-      sequence: this.#counts.submitted++,
-      key: nowS + slackS - priorityHeadStartS * priority,
-      prefillTokens,
-      ...unplaced,
-    };
-  }
-
   /** From the head of the waiting queue on; false once none of the PEs [from, to) may take the head. */
   #placeOnPrefill(from: number, to: number): boolean {
     for (;;) {
@@ -401,14 +386,3 @@ export class Admission {
     this.#decode.changed(engine);
   }
 }
-
-const unplaced = {
-  state: 'waiting',
-  needs: undefined,
-  prefill: undefined,
-  readsAll: false,
-  decodeGroup: undefined,
-  decode: undefined,
-  assignment: undefined,
-  done: 0,
-} as const satisfies Partial<RequestEntry>;

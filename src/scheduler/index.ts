@@ -1,11 +1,19 @@
 /** Placement, read side and batches: deterministic state machines changed by events; no clock, no I/O. */
 export { Admission } from './admission.js';
 export { packBatch, type BatchEntry, type BatchLimits, type PackedBatch, type PrefillWork } from './batch.js';
+export {
+  FittedTime,
+  FittedTimeModel,
+  type FitQuality,
+  type FlopCounts,
+  type ProfilePoint,
+} from './fitted-time.js';
 export type { EngineState } from './ledger.js';
 export { LocalScheduler } from './local.js';
 export type { AdmissionOptions } from './options.js';
 export type { RequestState } from './request-entry.js';
 export { readTimeS, splitBlocks, type ReadLink } from './read-side.js';
+export { alphaTokens, betaTokens } from './thresholds.js';
 export {
   attentionPairs,
   LinearTimeModel,

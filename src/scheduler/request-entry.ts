@@ -1,5 +1,7 @@
+import { requireFinite } from './check.js';
 import type { EngineEntry, GroupEntry } from './ledger.js';
 import type { Needs } from './needs.js';
+import type { AdmissionOptions } from './options.js';
 import type { Assignment, RequestDescription } from './types.js';
 
 /** Where a request is: in the waiting queue; with a PE and in line for a DE; assigned; over. */
@@ -30,4 +32,38 @@ export interface RequestEntry {
 /** What a request adds to tok_e of its DE. */
 export function decodeTokensOf({ description }: RequestEntry): number {
   return description.promptTokens + description.maxNewTokens;
+}
+
+/** What a request has before it has a PE. */
+export const unplaced = {
+  state: 'waiting',
+  needs: undefined,
+  prefill: undefined,
+  readsAll: false,
+  decodeGroup: undefined,
+  decode: undefined,
+  assignment: undefined,
+  done: 0,
+} as const satisfies Partial<RequestEntry>;
+
+/** @throws INVALID_ARGUMENT for a time that is negative or no number */
+export function newEntry(
+  description: RequestDescription,
+  sequence: number,
+  nowS: number,
+  options: Required<AdmissionOptions>,
+): RequestEntry {
+  requireFinite('nowS', nowS, 'not negative', 'give the time of arrival in seconds');
+  const { hitTokenWeight, order, slackSPerToken, priorityHeadStartS } = options;
+  const { promptTokens, hitTokens, priority = 0 } = description;
+  // At least the last token of a prompt is computed.
+  const prefillTokens = Math.max(1, Math.round(promptTokens - (1 - hitTokenWeight) * hitTokens));
+  const slackS = order === 'slack' ? slackSPerToken * prefillTokens : 0;
+  return {
+    description: { ...description },
+    sequence,
+    key: nowS + slackS - priorityHeadStartS * priority,
+    prefillTokens,
+    ...unplaced,
+  };
 }

@@ -24,7 +24,9 @@ describe('requestKey', () => {
   it('tells apart uses of a name in different admissions', () => {
     expect(requestKey({ request: 'r', admission: 1 })).not.toBe(requestKey({ request: 'r', admission: 2 }));
     // What comes first is a number, so no name can look like another's key.
-    expect(requestKey({ request: '2:r', admission: 1 })).not.toBe(requestKey({ request: 'r', admission: 12 }));
+    expect(requestKey({ request: '2:r', admission: 1 })).not.toBe(
+      requestKey({ request: 'r', admission: 12 }),
+    );
   });
 });
 

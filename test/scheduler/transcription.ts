@@ -52,7 +52,7 @@ export class Transcription {
   }
 
   tokensOf({ promptTokens, hitTokens }: RequestDescription): number {
-    return Math.round(promptTokens - (1 - (this.options.hitTokenWeight ?? 1)) * hitTokens);
+    return Math.max(1, Math.round(promptTokens - (1 - (this.options.hitTokenWeight ?? 1)) * hitTokens));
   }
 
   hitBlocks({ hitTokens }: RequestDescription): number {
