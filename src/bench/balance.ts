@@ -1,7 +1,7 @@
 /** How evenly the storage links and the attention of a modelled cluster are loaded, against round robin. */
 import { Admission, type AdmissionOptions, type EngineCapacity } from '../scheduler/index.js';
 import { Agents } from './model/agents.js';
-import { ClusterModel, type ModelScheduler } from './model/cluster.js';
+import { ClusterModel, type ClusterOptions, type ModelScheduler } from './model/cluster.js';
 import { RoundRobin } from './model/round-robin.js';
 import { blockTokens, bytesPerToken, capacities, clusterOptions, type Shape } from './model/setting.js';
 
@@ -24,6 +24,21 @@ export interface LinkBalance {
   readonly excessRatio: readonly number[];
   readonly linkUtilization: number;
   readonly requestsPerS: number;
+  readonly ttftMeanS: number;
+  readonly ttftP99S: number;
+}
+
+/**
+ * Links of a sixth of the rate and a sixteenth of the agents, so that reading decides and queues are short, while
+ * one decode node's link reads at a quarter of what it says.
+ */
+export interface SlowLink {
+  readonly policy: 'shorter-queue' | 'split';
+  /** Which rates the read side was chosen by. */
+  readonly rates: 'nominal' | 'measured';
+  readonly requestsPerS: number;
+  readonly ttftMeanS: number;
+  readonly ttftP99S: number;
 }
 
 export interface BalanceResult extends Shape {
@@ -31,6 +46,7 @@ export interface BalanceResult extends Shape {
   readonly seconds: number;
   readonly windowsS: readonly number[];
   readonly links: readonly LinkBalance[];
+  readonly slowLink: readonly SlowLink[];
   /** Attention of the slowest engine over the mean of its group, weighted by the slowest, from the first turn on. */
   readonly attention: readonly { readonly quotaS: number | null; readonly maxOverMean: number }[];
 }
@@ -62,6 +78,17 @@ export function benchBalance(options: BalanceOptions = {}): BalanceResult {
     ...link,
     excessRatio: link.maxOverMean.map((value, i) => (value - 1) / (baseline.maxOverMean[i]! - 1)),
   }));
+  const storageBound = engines.map((engine) => ({
+    ...engine,
+    readRateBytesPerS: engine.readRateBytesPerS / 6,
+  }));
+  const slowLink = (['shorter-queue', 'split'] as const).flatMap((policy) =>
+    [false, true].map((adapt) => {
+      step(`a slow link, ${policy}, ${adapt ? 'measured' : 'nominal'} rates`);
+      const spread = new Agents(Math.ceil(agents / 16), 500, seed, blockTokens, true);
+      return measureSlowLink(policy, adapt, storageBound, spread, seconds, seed);
+    }),
+  );
   const attention = [clusterOptions(engines).quotaS, noQuotaS].map((quotaS) => {
     step(`attention, quota ${quotaS} s`);
     const scheduler = new Admission(admissionOptions(engines, 'shorter-queue', 'computed', seed));
@@ -69,7 +96,7 @@ export function benchBalance(options: BalanceOptions = {}): BalanceResult {
     const maxOverMean = measureAttention(scheduler, engines, startingAgents, seconds, quotaS);
     return { quotaS: quotaS === noQuotaS ? null : quotaS, maxOverMean };
   });
-  return { ...shape, agents, seconds, windowsS, links, attention };
+  return { ...shape, agents, seconds, windowsS, links, slowLink, attention };
 }
 
 export function admissionOptions(
@@ -107,28 +134,77 @@ function measureLinks(
   agents: Agents,
   seconds: number,
 ): Omit<LinkBalance, 'excessRatio'> {
+  const { model, ...requests } = runAgents(scheduler, clusterOptions(engines), agents, seconds);
+  const links = [...model.links.values()];
+  const total = links.reduce((sum, link) => sum + link.bytes(warmupS, warmupS + seconds), 0);
+  const capacity = engines[0]!.readRateBytesPerS * links.length * seconds;
+  const maxOverMean = windowsS.map((windowS) => {
+    const ratios: number[] = [];
+    for (let fromS = warmupS; fromS + windowS <= warmupS + seconds; fromS += windowS) {
+      const bytes = links.map((link) => link.bytes(fromS, fromS + windowS));
+      const sum = bytes.reduce((all, value) => all + value, 0);
+      if (sum > 0) ratios.push((Math.max(...bytes) * links.length) / sum);
+    }
+    return ratios.reduce((sum, value) => sum + value, 0) / ratios.length;
+  });
+  return { scheduler: name, maxOverMean, linkUtilization: total / capacity, ...requests };
+}
+
+/** See `SlowLink`: such a link may be shared with others. */
+function measureSlowLink(
+  policy: 'shorter-queue' | 'split',
+  adaptLinkRates: boolean,
+  engines: readonly EngineCapacity[],
+  agents: Agents,
+  seconds: number,
+  seed: number,
+): SlowLink {
+  const scheduler = new Admission({
+    ...admissionOptions(engines, policy, 'computed', seed),
+    adaptLinkRates,
+  });
+  const slow = engines.find(({ role }) => role === 'decode')!.node;
+  const options = {
+    ...clusterOptions(engines),
+    linkBytesPerS: ({ node, readRateBytesPerS }: EngineCapacity): number =>
+      node === slow ? readRateBytesPerS / 4 : readRateBytesPerS,
+  };
+  const { model: _model, ...requests } = runAgents(scheduler, options, agents, seconds);
+  return { policy, rates: adaptLinkRates ? 'measured' : 'nominal', ...requests };
+}
+
+interface Requests {
+  readonly requestsPerS: number;
+  readonly ttftMeanS: number;
+  readonly ttftP99S: number;
+}
+
+function runAgents(
+  scheduler: ModelScheduler,
+  options: ClusterOptions,
+  agents: Agents,
+  seconds: number,
+): Requests & { readonly model: ClusterModel } {
+  const ttftS: number[] = [];
   let ended = 0;
-  const model: ClusterModel = new ClusterModel(clusterOptions(engines), scheduler, {
-    ended: ({ request, submittedS }) => {
-      if (submittedS >= warmupS) ended++;
+  const model: ClusterModel = new ClusterModel(options, scheduler, {
+    prefilled: (_, ttft) => {
+      if (model.events.nowS >= warmupS) ttftS.push(ttft);
+    },
+    ended: ({ request }) => {
+      if (model.events.nowS >= warmupS) ended++;
       model.submit(agents.next(Agents.agentOf(request)));
     },
   });
   start(model, agents);
   model.events.runUntil(warmupS + seconds);
-  const links = [...model.links.values()];
-  const total = links.reduce((sum, link) => sum + link.bytes(warmupS, warmupS + seconds), 0);
-  const capacity = clusterOptions(engines).engines[0]!.readRateBytesPerS * links.length * seconds;
-  const maxOverMean = windowsS.map((windowS) => {
-    const ratios: number[] = [];
-    for (let fromS = warmupS; fromS + windowS <= warmupS + seconds; fromS += windowS) {
-      const bytes = links.map((link) => link.bytes(fromS, fromS + windowS));
-      const total = bytes.reduce((sum, value) => sum + value, 0);
-      if (total > 0) ratios.push((Math.max(...bytes) * links.length) / total);
-    }
-    return ratios.reduce((sum, value) => sum + value, 0) / ratios.length;
-  });
-  return { scheduler: name, maxOverMean, linkUtilization: total / capacity, requestsPerS: ended / seconds };
+  ttftS.sort((a, b) => a - b);
+  return {
+    model,
+    requestsPerS: ended / seconds,
+    ttftMeanS: ttftS.reduce((sum, value) => sum + value, 0) / ttftS.length,
+    ttftP99S: ttftS[Math.floor(0.99 * ttftS.length)] ?? 0,
+  };
 }
 
 function measureAttention(

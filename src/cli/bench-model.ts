@@ -1,4 +1,4 @@
-import { Command } from 'commander';
+import { Command, InvalidArgumentError } from 'commander';
 import type { BalanceResult, TailResult } from '../bench/index.js';
 import { formatPercent, renderTable } from '../telemetry/index.js';
 import {
@@ -90,16 +90,30 @@ function modelOptions({ prefill, decode, seconds, seed }: Flags): {
 function loadShare(text: string): number {
   const load = positiveNumber(text);
   if (load < 1) return load;
-  throw new Error('Give a share below 1: beyond it queues grow without end.');
+  throw new InvalidArgumentError('Give a share below 1: beyond it queues grow without end.');
 }
 
-function balanceText({ links, attention, windowsS, ...result }: BalanceResult): string {
+function balanceText({ links, slowLink, attention, windowsS, ...result }: BalanceResult): string {
   const table = renderTable({
-    head: ['storage links, max/mean in windows of', ...windowsS.map((windowS) => `${windowS} s`), 'busy'],
-    rows: links.map(({ scheduler, maxOverMean, linkUtilization }) => [
+    head: [
+      'storage links, max/mean in windows of',
+      ...windowsS.map((windowS) => `${windowS} s`),
+      'busy',
+      'TTFT mean / p99, s',
+    ],
+    rows: links.map(({ scheduler, maxOverMean, linkUtilization, ttftMeanS, ttftP99S }) => [
       scheduler,
       ...maxOverMean.map((value) => value.toFixed(3)),
       formatPercent(linkUtilization),
+      `${ttftMeanS.toFixed(2)} / ${ttftP99S.toFixed(2)}`,
+    ]),
+  });
+  const slow = renderTable({
+    head: ['one decode link at a quarter of its rate', 'requests/s', 'TTFT mean / p99, s'],
+    rows: slowLink.map(({ policy, rates, requestsPerS, ttftMeanS, ttftP99S }) => [
+      `${policy}, ${rates} rates`,
+      requestsPerS.toFixed(1),
+      `${ttftMeanS.toFixed(2)} / ${ttftP99S.toFixed(2)}`,
     ]),
   });
   const rows = attention.map(
@@ -107,7 +121,7 @@ function balanceText({ links, attention, windowsS, ...result }: BalanceResult): 
       `attention max/mean ${quotaS === null ? 'without a quota' : `with a quota of ${quotaS} s`}: ${maxOverMean.toFixed(3)}`,
   );
   const { prefillNodes, decodeNodes, agents, seconds } = result;
-  return `${table}\n${rows.join('\n')}\n${prefillNodes}P${decodeNodes}D, ${agents} agents, ${seconds} s in virtual time; a model, not a measurement`;
+  return `${table}\n${slow}\n${rows.join('\n')}\n${prefillNodes}P${decodeNodes}D, ${agents} agents, ${seconds} s in virtual time; a model, not a measurement`;
 }
 
 function tailText({ runs, capacityPerS, ...result }: TailResult): string {

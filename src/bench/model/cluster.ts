@@ -34,6 +34,8 @@ export interface ClusterOptions {
   /** Seconds of a decode step with no sequence, and more with each. */
   readonly decodeStepS: number;
   readonly decodeStepPerSequenceS: number;
+  /** What a node's link really reads a second; default what its engines say. */
+  readonly linkBytesPerS?: (engine: EngineCapacity) => number;
   /** Prefill order within an engine; default by the time its reads are complete. */
   readonly shorterFirst?: (a: PrefillState, b: PrefillState) => number;
 }
@@ -78,6 +80,9 @@ export class ClusterModel {
   readonly #engines = new Map<string, EngineCapacity>();
   readonly #prefillGroups = new Map<string, PrefillGroup>();
   readonly #decoding = new Map<string, number>();
+  /** By group, an engine of each of its nodes. */
+  readonly #reporters = new Map<string, EngineCapacity[]>();
+  #reports = 0;
   readonly #requests = new Map<string, ModelRequest>();
 
   constructor(options: ClusterOptions, scheduler: ModelScheduler, hooks: ClusterHooks) {
@@ -89,7 +94,9 @@ export class ClusterModel {
       this.#engines.set(engine.engine, engine);
       groups.add(engine.group);
       if (!this.links.has(engine.node)) {
-        this.links.set(engine.node, new StorageLink(this.events, engine.readRateBytesPerS));
+        const rate = options.linkBytesPerS?.(engine) ?? engine.readRateBytesPerS;
+        this.links.set(engine.node, new StorageLink(this.events, rate));
+        this.#reporters.set(engine.group, [...(this.#reporters.get(engine.group) ?? []), engine]);
       }
       if (engine.role === 'decode') {
         this.#decoding.set(engine.engine, 0);
@@ -112,7 +119,15 @@ export class ClusterModel {
   }
 
   #fetch(group: string): void {
-    for (const assignment of this.#scheduler.fetch(group, [])) this.#start(assignment);
+    const loads = (this.#reporters.get(group) ?? []).map(({ engine, node }) => ({
+      engine,
+      sequence: ++this.#reports,
+      unfinishedRequests: 0,
+      unfinishedTokens: 0,
+      nodeReadQueueBlocks: 0,
+      nodeRead: this.links.get(node)!.report(),
+    }));
+    for (const assignment of this.#scheduler.fetch(group, loads)) this.#start(assignment);
     this.events.after(this.#options.fetchS, () => this.#fetch(group));
   }
 

@@ -6,6 +6,8 @@ export class StorageLink {
   readonly #bytesPerS: number;
   readonly #bytesBySecond: number[] = [];
   #freeAtS = 0;
+  #queuedBytes = 0;
+  #reportedBytes = 0;
 
   constructor(events: EventQueue, bytesPerS: number) {
     this.#events = events;
@@ -13,6 +15,7 @@ export class StorageLink {
   }
 
   read(bytes: number, done: () => void): void {
+    this.#queuedBytes += bytes;
     const startS = Math.max(this.#events.nowS, this.#freeAtS);
     this.#freeAtS = startS + bytes / this.#bytesPerS;
     for (let atS = startS; atS < this.#freeAtS;) {
@@ -22,6 +25,14 @@ export class StorageLink {
       atS = endS;
     }
     this.#events.after(this.#freeAtS - this.#events.nowS, done);
+  }
+
+  /** What it has read since the last report, and how long that took: what a node reports of its link. */
+  report(): { readonly bytes: number; readonly busyS: number } {
+    const leftBytes = Math.max(0, this.#freeAtS - this.#events.nowS) * this.#bytesPerS;
+    const bytes = Math.max(0, this.#queuedBytes - leftBytes - this.#reportedBytes);
+    this.#reportedBytes += bytes;
+    return { bytes, busyS: bytes / this.#bytesPerS };
   }
 
   /** Bytes of [fromS, toS), whole seconds. */
