@@ -31,8 +31,8 @@ export interface TailRun {
   readonly classes: readonly { readonly newTokens: string; readonly count: number; readonly p99S: number }[];
 }
 
-/** Seconds a computed token: about four times what computing it takes. */
-const slackSPerToken = 0.002;
+/** Seconds a computed token: about twice what computing it takes. */
+const slackSPerToken = 0.001;
 /** beta for computed tokens: 1.25 s of compute. The more a PE is given at once, the less its order can be mended. */
 const tailBetaTokens = 2500;
 

@@ -121,7 +121,8 @@ export class Cluster {
     const { prefillEngine, decodeEngine, admission } = assignment;
     const cause = error instanceof DualPathError ? error : new DualPathError('INTERNAL', error.message);
     for (const { engine } of [...this.prefill, ...this.decode]) {
-      if (engine.name === prefillEngine || engine.name === decodeEngine) engine.cancel(request, cause, admission);
+      if (engine.name === prefillEngine || engine.name === decodeEngine)
+        engine.cancel(request, cause, admission);
     }
   }
 

@@ -242,7 +242,7 @@ export class Admission {
     this.#ledger.lose(lost);
     this.#epoch++;
     this.#headBlocked = false;
-    if (lost.capacity.role === 'decode') this.#placed.unshift(...this.#decode.lost(lost));
+    if (lost.capacity.role === 'decode') this.#placed = [...this.#decode.lost(lost), ...this.#placed];
     this.#changed(lost);
     const failures: RequestFailure[] = [];
     const lose = (request: string, why: string): void => {

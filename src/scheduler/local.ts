@@ -52,7 +52,7 @@ export class LocalScheduler implements SchedulerClient {
   // async, so that what `Admission.submit` throws becomes a rejection
   async submit(request: RequestDescription): Promise<void> {
     if (this.#closed) throw closedError();
-    this.#admission.submit(request);
+    this.#admission.submit(request, performance.now() / 1000);
     this.#dispatch();
   }
 

@@ -44,7 +44,7 @@ const options: fc.Arbitrary<AdmissionOptions> = fc
   .record({
     // For each group, its nodes, for each node its engines.
     prefill: groupsOf(fc.record({ bufferBlocks: fc.nat(12), hbmBlocks: fc.constantFrom(0, 0, 10) })),
-    decode: groupsOf(fc.record({ bufferBlocks: fc.nat(20), hbmBlocks: fc.nat(24) })),
+    decode: groupsOf(fc.record({ bufferBlocks: tightOrWide(20), hbmBlocks: tightOrWide(24) })),
     rates: fc.array(fc.constantFrom(100, 250, 1000), { minLength: 8, maxLength: 8 }),
     policy: fc.constantFrom(...policyNames),
     decodeSpareBlocks: fc.nat(2),
@@ -73,6 +73,11 @@ const options: fc.Arbitrary<AdmissionOptions> = fc
     return optionsOf({ ...rest, maxWaiting: MAX_WAITING, engines: shuffle(engines, rest.seed) });
   });
 
+/** Memory that requests wait for, or room for many, so that loads decide. */
+function tightOrWide(tight: number): fc.Arbitrary<number> {
+  return fc.oneof(fc.nat(tight), fc.constant(200));
+}
+
 type Room = Pick<EngineCapacity, 'bufferBlocks' | 'hbmBlocks'>;
 
 function groupsOf(room: fc.Arbitrary<Room>): fc.Arbitrary<Room[][][]> {
@@ -96,7 +101,7 @@ const eventArbitrary = fc.oneof(
       kind: fc.constant('submit' as const),
       promptTokens: fc.integer({ min: 1, max: 40 }),
       hitBlocks: fc.nat(10),
-      maxNewTokens: fc.nat(20),
+      maxNewTokens: fc.oneof(fc.nat(20), fc.nat(90)),
     }),
   },
   {
@@ -110,7 +115,7 @@ const eventArbitrary = fc.oneof(
   { weight: 8, arbitrary: fc.record({ kind: fc.constant('fetch' as const), which: fc.nat(5) }) },
   { weight: 3, arbitrary: fc.record({ kind: fc.constant('admit' as const) }) },
   { weight: 2, arbitrary: fc.record({ kind: fc.constant('end' as const), which: fc.nat(20) }) },
-  { weight: 1, arbitrary: fc.record({ kind: fc.constant('lost' as const), which: fc.nat(9) }) },
+  { weight: 2, arbitrary: fc.record({ kind: fc.constant('lost' as const), which: fc.nat(9) }) },
 );
 type Event = typeof eventArbitrary extends fc.Arbitrary<infer E> ? E : never;
 

@@ -340,6 +340,42 @@ describe('the loss of an engine', () => {
     expect(admission.complete('a', 'request', after?.admission)).toBe(true);
   });
 
+  it('hands out anew, in order, what was in line for a lost DE', () => {
+    const room = { bufferBlocks: 7, hbmBlocks: 100 };
+    const groups = [
+      engineOf('prefill', 'p1'),
+      engineOf('prefill', 'p2'),
+      engineOf('decode', 'd1', { group: 'g1', ...room }),
+      engineOf('decode', 'd2', { group: 'g2', ...room }),
+    ];
+    const admission = new Admission(optionsOf({ engines: groups }));
+    admitAll(admission, requestOf('a', 6, 0), requestOf('b', 6, 0)); // one on each DE, whose buffer is full
+    admitAll(admission, requestOf('c', 6, 0));
+    const lostGroup = admission.request('c')!.decodeGroup;
+    admission.submit(requestOf('d', 6, 0));
+    admission.fetch('prefill-group', []); // d has a PE and no group yet
+    expect(admission.request('d')).toMatchObject({ state: 'placed', decodeGroup: undefined });
+    const lostDecode = lostGroup === 'g1' ? 'd1' : 'd2';
+    const [failure] = admission.engineLost(lostDecode);
+    const left = failure!.request === 'a' ? 'b' : 'a';
+    admission.end(left, new Error('make room'));
+    expect(admission.admit()).toMatchObject([{ request: 'c' }]);
+    admission.complete('c', 'request');
+    expect(admission.admit()).toMatchObject([{ request: 'd' }]);
+  });
+
+  it('gives another PE to what had a lost one and was not assigned', () => {
+    const admission = new Admission(optionsOf({ engines }));
+    admission.submit(requestOf('a', 3, 2));
+    admission.fetch('prefill-group', []);
+    const before = admission.request('a')!.prefillEngine!;
+    expect(admission.engineLost(before)).toEqual([]);
+    expect(admission.request('a')).toMatchObject({ state: 'waiting', prefillEngine: undefined });
+    const [assignment] = admission.admit();
+    expect(assignment!.prefillEngine).not.toBe(before);
+    expect(admission.engine(before)).toMatchObject({ unfinishedRequests: 0, unfinishedTokens: 0 });
+  });
+
   it('ends waiting requests that no engine left could hold, and refuses new ones', () => {
     const admission = new Admission(optionsOf({ engines }));
     admitAll(admission, requestOf('a', 7, 0), requestOf('b', 7, 0), requestOf('c', 2, 0));
