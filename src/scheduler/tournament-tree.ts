@@ -21,6 +21,8 @@ export class TournamentTree {
   readonly #ties: Float64Array;
   readonly #random: SeededRandom;
   #changes = 0;
+  /** A value has been set that is not the last. */
+  #moved = false;
   readonly #limits: Float64Array;
   readonly #needs: Float64Array;
   #order = 0;
@@ -43,7 +45,10 @@ export class TournamentTree {
 
   /** A leaf's value; Infinity takes it out of that order. Takes effect with `update`. */
   setValue(leaf: number, order: number, value: number): void {
-    this.#values[order]![leaf] = value;
+    const values = this.#values[order]!;
+    if (values[leaf] === value) return;
+    values[leaf] = value;
+    this.#moved = true;
   }
 
   /** Takes effect with `update`. */
@@ -57,8 +62,7 @@ export class TournamentTree {
 
   /** Carries a leaf's values to the root. */
   update(leaf: number): void {
-    if (this.#ties[leaf]! > 0) this.#changes++; // at first all are equal
-    this.#ties[leaf] = this.#changes + this.#random.below(2 ** 32) * (this.leaves / 2 ** 32);
+    if (this.#moved) this.#draw(leaf);
     for (let order = 0; order < this.#winners.length; order++) {
       const winners = this.#winners[order]!;
       winners[this.#base + leaf] = this.#values[order]![leaf] === Infinity ? -1 : leaf;
@@ -75,6 +79,12 @@ export class TournamentTree {
         rooms[node] = left > right ? left : right;
       }
     }
+  }
+
+  #draw(leaf: number): void {
+    this.#moved = false;
+    if (this.#ties[leaf]! > 0) this.#changes++; // at first all are equal
+    this.#ties[leaf] = this.#changes + this.#random.below(2 ** 32) * (this.leaves / 2 ** 32);
   }
 
   /** No value of this order over `limit`, in the next `least`. */

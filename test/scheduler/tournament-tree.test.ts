@@ -72,7 +72,10 @@ describe('TournamentTree', () => {
     for (let i = 0; i < 8000; i++) {
       const leaf = tree.least(0);
       counts[leaf]!++;
-      tree.update(leaf); // unchanged, but drawn anew
+      for (const value of [1, 0]) {
+        tree.setValue(leaf, 0, value); // as an engine that is given a request and finishes it
+        tree.update(leaf);
+      }
     }
     for (const count of counts) expect(count).toBeGreaterThan(800);
   });
