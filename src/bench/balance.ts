@@ -41,6 +41,13 @@ export interface SlowLink {
   readonly ttftP99S: number;
 }
 
+export interface AttentionBalance {
+  /** How tok_e was counted. */
+  readonly tokens: keyof typeof tokenCounts;
+  readonly quotaS: number | null;
+  readonly maxOverMean: number;
+}
+
 export interface BalanceResult extends Shape {
   readonly agents: number;
   readonly seconds: number;
@@ -48,7 +55,7 @@ export interface BalanceResult extends Shape {
   readonly links: readonly LinkBalance[];
   readonly slowLink: readonly SlowLink[];
   /** Attention of the slowest engine over the mean of its group, weighted by the slowest, from the first turn on. */
-  readonly attention: readonly { readonly quotaS: number | null; readonly maxOverMean: number }[];
+  readonly attention: readonly AttentionBalance[];
 }
 
 const warmupS = 60;
@@ -89,12 +96,19 @@ export function benchBalance(options: BalanceOptions = {}): BalanceResult {
       return measureSlowLink(policy, adapt, storageBound, spread, seconds, seed);
     }),
   );
-  const attention = [clusterOptions(engines).quotaS, noQuotaS].map((quotaS) => {
-    step(`attention, quota ${quotaS} s`);
-    const scheduler = new Admission(admissionOptions(engines, 'shorter-queue', 'computed', seed));
-    const startingAgents = new Agents(agents, 500, seed, blockTokens, false);
-    const maxOverMean = measureAttention(scheduler, engines, startingAgents, seconds, quotaS);
-    return { quotaS: quotaS === noQuotaS ? null : quotaS, maxOverMean };
+  const quotas = { quota: clusterOptions(engines).quotaS, none: noQuotaS };
+  const attention = (
+    [
+      ['prompt', 'quota'],
+      ['computed', 'quota'],
+      ['prompt', 'none'],
+    ] as const
+  ).map(([tokens, quota]) => {
+    step(`attention, ${tokens} tokens, quota: ${quota}`);
+    const scheduler = new Admission(admissionOptions(engines, 'shorter-queue', tokens, seed));
+    const starting = new Agents(agents, 500, seed, blockTokens, false);
+    const maxOverMean = measureAttention(scheduler, engines, starting, seconds, quotas[quota]);
+    return { tokens, quotaS: quota === 'none' ? null : quotas.quota, maxOverMean };
   });
   return { ...shape, agents, seconds, windowsS, links, slowLink, attention };
 }
@@ -120,7 +134,8 @@ export function admissionOptions(
 /**
  * tok_e and beta, counted in two ways. By the paper's words all prompt tokens count, so beta is the prompt tokens
  * that an engine gets through in 5 s at the data set's hit rate (0.22 s of compute a turn of 32,721 + 429); that
- * is wrong by its factor wherever there are no hits, as in first turns. Counting what is computed holds for both.
+ * is too much by its factor where there are no hits, as in first turns. Counting what is computed holds for both;
+ * 5 s are then 10,000 tokens.
  */
 export const tokenCounts = {
   computed: { hitTokenWeight: 0, betaTokens: 10_000 },

@@ -117,8 +117,8 @@ function balanceText({ links, slowLink, attention, windowsS, ...result }: Balanc
     ]),
   });
   const rows = attention.map(
-    ({ quotaS, maxOverMean }) =>
-      `attention max/mean ${quotaS === null ? 'without a quota' : `with a quota of ${quotaS} s`}: ${maxOverMean.toFixed(3)}`,
+    ({ tokens, quotaS, maxOverMean }) =>
+      `attention max/mean, ${tokens} tokens, ${quotaS === null ? 'no quota' : `a quota of ${quotaS} s`}: ${maxOverMean.toFixed(3)}`,
   );
   const { prefillNodes, decodeNodes, agents, seconds } = result;
   return `${table}\n${slow}\n${rows.join('\n')}\n${prefillNodes}P${decodeNodes}D, ${agents} agents, ${seconds} s in virtual time; a model, not a measurement`;

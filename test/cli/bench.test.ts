@@ -42,7 +42,7 @@ describe('the model in virtual time', () => {
     expect(code).toBe(0);
     const result = JSON.parse(stdout) as {
       links: { scheduler: string; excess_ratio: number[] }[];
-      attention: { quota_s: number | null; max_over_mean: number }[];
+      attention: { tokens: string; quota_s: number | null; max_over_mean: number }[];
       slow_link: object[];
     };
     expect(result.slow_link).toHaveLength(4);
@@ -50,7 +50,8 @@ describe('the model in virtual time', () => {
     // Deterministic: virtual time, seeded. The published figures come from 16 nodes and 300 s.
     for (const ratio of byName.get('shorter-queue, computed tokens')!.excess_ratio)
       expect(ratio).toBeLessThan(0.6);
-    const [withQuota, without] = result.attention;
+    const [withQuota, , without] = result.attention;
+    expect([withQuota!.tokens, withQuota!.quota_s, without!.quota_s]).toEqual(['prompt', 0.3, null]);
     expect(withQuota!.max_over_mean).toBeLessThan(without!.max_over_mean);
   }, 60_000);
 
