@@ -2,7 +2,9 @@ import { Command } from 'commander';
 import { formatBytes, formatCount, renderTable } from '../telemetry/index.js';
 import type { PostResult, RingResult } from '../bench/index.js';
 import { lookupCommand } from './bench-lookup.js';
+import { balanceCommand, tailCommand } from './bench-model.js';
 import { routerCommand } from './bench-router.js';
+import { schedulerCommand } from './bench-scheduler.js';
 import { storageCommand } from './bench-storage.js';
 import { addExamples, addOutputOptions, contextOf } from './support.js';
 
@@ -15,6 +17,9 @@ export function benchCommand(): Command {
     .addCommand(lookupCommand())
     .addCommand(storageCommand())
     .addCommand(postCommand())
+    .addCommand(schedulerCommand())
+    .addCommand(balanceCommand())
+    .addCommand(tailCommand())
     .addCommand(routerCommand());
 }
 

@@ -34,7 +34,7 @@ export const commands: readonly CommandEntry[] = [
   },
   {
     name: 'trace',
-    description: 'look into a workload trace',
+    description: 'look into a workload trace, or generate one',
     load: async () => (await import('./trace.js')).traceCommand(),
   },
   {

@@ -1,6 +1,7 @@
 import { Command } from 'commander';
 import { formatCount, formatDuration, formatPercent, renderTable } from '../telemetry/index.js';
 import { traceStatistics, type Summary, type TraceStatistics, type Workload } from '../trace/index.js';
+import { generateCommand } from './trace-generate.js';
 import {
   addExamples,
   addOutputOptions,
@@ -11,11 +12,11 @@ import {
   type WorkloadFlags,
 } from './support.js';
 
-/** `dualpath trace`: what is in a trace. */
+/** `dualpath trace`: what is in a trace, and traces like the paper's. */
 export function traceCommand(): Command {
-  const trace = new Command('trace').description('look into a workload trace');
+  const trace = new Command('trace').description('look into a workload trace, or generate one');
   addExamples(trace, 'dualpath trace stat examples/traces/agent-sessions-sample.jsonl');
-  return trace.addCommand(statCommand());
+  return trace.addCommand(statCommand()).addCommand(generateCommand());
 }
 
 function statCommand(): Command {

@@ -6,11 +6,11 @@
 import type { ErrorCode } from '../errors/index.js';
 
 /**
- * What `request` is in a message. A name may come again in a later epoch, while its first use still winds up
- * somewhere; with the epoch it is unique.
+ * What `request` is in a message. A name may come again while its first use still winds up
+ * somewhere; with the number of its admission it is unique.
  */
-export function requestKey(assignment: { readonly request: string; readonly epoch: number }): string {
-  return `${assignment.epoch}:${assignment.request}`;
+export function requestKey(assignment: { readonly request: string; readonly admission: number }): string {
+  return `${assignment.admission}:${assignment.request}`;
 }
 
 /** Blocks that the DE is to send into the PE's staging, layer by layer. */

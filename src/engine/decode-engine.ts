@@ -91,7 +91,7 @@ export class DecodeEngine {
       await request.windUp(request.error!);
       request.unlimit();
       this.#requests.delete(request.key);
-      this.#options.scheduler.fail(request.name, request.error!, assignment.epoch);
+      this.#options.scheduler.fail(request.name, request.error!, assignment.admission);
     }
   }
 
@@ -118,24 +118,25 @@ export class DecodeEngine {
     request.release();
     this.#requests.delete(request.key);
     const { scheduler } = this.#options;
-    const { epoch } = request.assignment;
-    if (request.error === undefined) scheduler.complete(request.name, 'request', epoch);
-    else scheduler.fail(request.name, request.error, epoch);
+    const { admission } = request.assignment;
+    if (request.error === undefined) scheduler.complete(request.name, 'request', admission);
+    else scheduler.fail(request.name, request.error, admission);
   }
 
   /**
    * Ends a request here, on behalf of its user or of the scheduler; one that has ended is none of its business.
-   * @param epoch of its assignment: then one that this engine has not been given yet is ended when it comes
+   * @param admission of its assignment: then one that this engine has not been given yet is ended when it comes
    */
-  cancel(name: string, error: DualPathError, epoch?: number): void {
+  cancel(name: string, error: DualPathError, admission?: number): void {
     let found = false;
     for (const request of this.#requests.values()) {
-      if (request.name !== name || (epoch !== undefined && request.assignment.epoch !== epoch)) continue;
+      if (request.name !== name || (admission !== undefined && request.assignment.admission !== admission))
+        continue;
       found = true;
       request.end(error);
     }
-    if (found || epoch === undefined) return;
-    this.#early.keep(requestKey({ request: name, epoch }), (late) => late.end(error));
+    if (found || admission === undefined) return;
+    this.#early.keep(requestKey({ request: name, admission }), (late) => late.end(error));
   }
 
   /** A prefill engine is gone for good: its requests end, but for those whose prompt KV is here already. */
@@ -166,7 +167,7 @@ export class DecodeEngine {
     await this.#accepting.settled();
     // Whoever decodes may be long in finishing; the scheduler need not wait for that.
     for (const { name, assignment } of this.#requests.values()) {
-      this.#options.scheduler.fail(name, error, assignment.epoch);
+      this.#options.scheduler.fail(name, error, assignment.admission);
     }
     this.#unlisten();
   }

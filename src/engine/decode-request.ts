@@ -55,7 +55,7 @@ export class DecodeRequest extends EngineRequest {
   /** Reserves memory, tells the prefill engine where, and reads this side's part of the hits. */
   async prepare(prompts: PromptSource): Promise<void> {
     const { traffic, scheduler } = this.#context;
-    const { prefillReadBlocks, decodeReadBlocks, epoch } = this.assignment;
+    const { prefillReadBlocks, decodeReadBlocks, admission } = this.assignment;
     await this.fetchPrompt(prompts, traffic.layout);
     await this.#reserve(prompts.maxNewTokens(this.name));
     this.throwIfEnding();
@@ -70,7 +70,7 @@ export class DecodeRequest extends EngineRequest {
       });
       blocks = await blocksRead(this.#run([read]), decodeReadBlocks);
     }
-    scheduler.complete(this.name, 'decode-read', epoch);
+    scheduler.complete(this.name, 'decode-read', admission);
     this.throwIfEnding();
     this.#send({ kind: 'decode-read', request: this.key, blocks });
   }
@@ -215,7 +215,7 @@ export class DecodeRequest extends EngineRequest {
     if (copied.status === 'rejected') return;
     this.peerStopped(); // the prompt is complete: the prefill engine is done with this memory
     this.#releaseBuffer();
-    this.#context.scheduler.complete(this.name, 'decode-buffer', this.assignment.epoch);
+    this.#context.scheduler.complete(this.name, 'decode-buffer', this.assignment.admission);
   }
 
   async #toHbm(): Promise<void> {

@@ -200,7 +200,7 @@ export class PrefillEngine {
       request.cachedTokens += newTokens;
       request.hitsSent = true;
       if (last && request.error === undefined) {
-        this.#options.scheduler.complete(request.name, 'prefill', request.assignment.epoch);
+        this.#options.scheduler.complete(request.name, 'prefill', request.assignment.admission);
         this.#options.onPrefilled?.(request.name, outcome.finishedUs);
         this.#forget(request);
         return false;
@@ -226,7 +226,7 @@ export class PrefillEngine {
       message: error.message,
     });
     this.#forget(request);
-    this.#options.scheduler.fail(name, error, assignment.epoch);
+    this.#options.scheduler.fail(name, error, assignment.admission);
   }
 
   #forget(request: PrefillRequest): void {
@@ -238,18 +238,19 @@ export class PrefillEngine {
   /**
    * Ends a request here, on behalf of its user or of the scheduler; one that has ended is none of its business.
    * A batch that has it runs on for the others.
-   * @param epoch of its assignment: then one that this engine has not been given yet is ended when it comes
+   * @param admission of its assignment: then one that this engine has not been given yet is ended when it comes
    */
-  cancel(name: string, error: DualPathError, epoch?: number): void {
+  cancel(name: string, error: DualPathError, admission?: number): void {
     let found = false;
     for (const request of this.#requests.values()) {
-      if (request.name !== name || (epoch !== undefined && request.assignment.epoch !== epoch)) continue;
+      if (request.name !== name || (admission !== undefined && request.assignment.admission !== admission))
+        continue;
       found = true;
       request.end(error);
       this.#drop(request);
     }
-    if (found || epoch === undefined) return;
-    this.#early.keep(requestKey({ request: name, epoch }), (late) => late.end(error));
+    if (found || admission === undefined) return;
+    this.#early.keep(requestKey({ request: name, admission }), (late) => late.end(error));
   }
 
   /** A decode engine is gone for good: its requests end, as if it had said so. */

@@ -63,7 +63,7 @@ export class PrefillRequest extends EngineRequest {
     await this.fetchPrompt(prompts, layout);
     this.#chain = await KeyChain.hash(engine, layout, this.tokens, freeHits);
     const arrived = await this.#read(this.#chain, assignment.prefillReadBlocks);
-    this.#scheduler.complete(this.name, 'prefill-read', assignment.epoch);
+    this.#scheduler.complete(this.name, 'prefill-read', assignment.admission);
     this.decode = await this.#decodeReady.promise;
     const decodeBlocks = await this.#decodeRead.promise;
     this.throwIfEnding();

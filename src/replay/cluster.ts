@@ -121,10 +121,11 @@ export class Cluster {
   /** Ends a request at both its engines. */
   stop({ request, error, assignment }: RequestFailure): void {
     if (assignment === undefined) return;
-    const { prefillEngine, decodeEngine, epoch } = assignment;
+    const { prefillEngine, decodeEngine, admission } = assignment;
     const cause = error instanceof DualPathError ? error : new DualPathError('INTERNAL', error.message);
     for (const { engine } of [...this.prefill, ...this.decode]) {
-      if (engine.name === prefillEngine || engine.name === decodeEngine) engine.cancel(request, cause, epoch);
+      if (engine.name === prefillEngine || engine.name === decodeEngine)
+        engine.cancel(request, cause, admission);
     }
   }
 

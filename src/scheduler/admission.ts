@@ -1,70 +1,50 @@
 import { DualPathError } from '../errors/index.js';
-import { Ledger, type EngineState } from './ledger.js';
-import { checkRequest, needsOf, prefillHbmBlocks, whyNever, type Needs } from './needs.js';
+import { DecodePlacement } from './decode-placement.js';
+import { Ledger, type EngineEntry, type EngineState, type GroupEntry } from './ledger.js';
+import { LinkRates } from './link-rates.js';
+import { LoadReports } from './load-reports.js';
+import { checkRequest, freeHbmBlocks, needsOf, prefillHbmBlocks, whyNever } from './needs.js';
 import { checkOptions, type AdmissionOptions } from './options.js';
-import { Placement, type Choice, type WaitCause } from './placement.js';
-import {
-  stages,
-  type Assignment,
-  type EngineLoad,
-  type EngineRole,
-  type RequestDescription,
-  type RequestFailure,
-  type Stage,
+import { PrefillPlacement } from './prefill-placement.js';
+import { SeededRandom } from './random.js';
+import { ReadChoice } from './read-choice.js';
+import { RequestAccount } from './request-account.js';
+import { newEntry, unplaced, type RequestEntry } from './request-entry.js';
+import { stageBits, stageNames } from './stages.js';
+import type {
+  Assignment,
+  EngineLoad,
+  EngineRole,
+  RequestDescription,
+  RequestFailure,
+  Stage,
 } from './types.js';
+import type { AdmissionStatistics, RequestView, WaitCause } from './views.js';
 import { WaitingQueue } from './waiting-queue.js';
-
-/** Counts since the start, and what there is now. */
-export interface AdmissionStatistics {
-  readonly submitted: number;
-  readonly admitted: number;
-  readonly completed: number;
-  readonly failed: number;
-  /** Reports of stages or ends for what has ended, was never admitted, or belongs to another epoch. */
-  readonly ignoredReports: number;
-  /** Engine loads that were not newer than the last. */
-  readonly staleLoads: number;
-  /** How often a head of the queue was found to have to wait, by cause. */
-  readonly headWaits: Readonly<Record<WaitCause, number>>;
-  readonly prefillReadBlocks: number;
-  readonly decodeReadBlocks: number;
-  readonly waiting: number;
-  readonly running: number;
-}
-
-interface Running {
-  readonly description: RequestDescription;
-  readonly assignment: Assignment;
-  readonly done: Set<Stage>;
-}
 
 /**
  * The central request scheduler as a state machine: events go in (`submit`, `complete`, `end`, `engineLost`,
- * `report`), `admit` says what may start. It has no clock, no I/O and no timers, and equal seeds and events
- * give equal assignments.
+ * `fetch`), assignments come out. It has no clock, no I/O and no timers; where time counts it is passed in.
+ * Equal seeds and events give equal assignments.
  *
- * It simplifies DualPath's inter-engine scheduling (Algorithm 1 and the DE's two phases) on purpose:
+ * A request passes three decisions, DualPath's inter-engine scheduling: a PE (`PrefillPlacement`, Algorithm 1),
+ * when a PE group fetches; a DE group, then a DE in it (`DecodePlacement`), when a DE group fetches; then the
+ * side that reads its hits (`ReadChoice`). It is then assigned, and holds every block it will ever hold, so an
+ * assigned request never waits for memory. Memory is taken in one order (PE, then DE), so requests cannot
+ * deadlock. Nothing overtakes the head of a queue.
  *
- * - A request is admitted whole: PE, DE, read side and every block it will ever hold, or nothing. So an
- *   admitted request never waits for memory and requests cannot deadlock.
- * - PE: least seconds queued on the node's storage link, then least unfinished tokens, then by seeded chance.
- *   The paper sorts PEs into classes by the thresholds alpha (read queue) and beta (tokens).
- * - DE: fits HBM and buffer, least unfinished tokens, then by seeded chance. The paper first shares requests
- *   out to DE groups, then balances within 1.05 of the mean.
- * - Load is the central ledger (reserved minus completed), exact at every decision. Engines' own reports are
- *   kept for observation, so a stale report cannot send every request to one engine.
- * - The waiting queue is strictly FIFO: a head that does not fit now waits, and nothing overtakes it. That
- *   costs some utilisation and in return no large request starves.
+ * Load is the central ledger (assigned minus ended), and what engines report beyond it (`LoadReports`).
  */
 export class Admission {
-  readonly #options: AdmissionOptions;
+  readonly #options: Required<AdmissionOptions>;
   readonly #ledger: Ledger;
-  readonly #waiting: WaitingQueue;
-  readonly #running = new Map<string, Running>();
-  readonly #placement: Placement;
-  #epoch = 1;
-  /** Nothing was given back since the head was found not to fit. */
-  #headBlocked = false;
+  readonly #queue: WaitingQueue;
+  readonly #requests = new Map<string, RequestEntry>();
+  readonly #prefill: PrefillPlacement;
+  readonly #decode: DecodePlacement;
+  readonly #reads: ReadChoice;
+  readonly #account: RequestAccount;
+  readonly #reports: LoadReports;
   readonly #headWaits: Record<WaitCause, number> = { 'prefill-room': 0, 'decode-hbm': 0, 'decode-buffer': 0 };
   readonly #counts = {
     submitted: 0,
@@ -76,26 +56,44 @@ export class Admission {
     prefillReadBlocks: 0,
     decodeReadBlocks: 0,
   };
+  #epoch = 1;
+  /** Requests with a PE that no DE group has been found for yet: DE groups drain it when they fetch. */
+  #placed: RequestEntry[] = [];
+  #placedCount = 0;
+  /** No PE has given anything back since the head was found to fit none. */
+  #headBlocked = false;
 
   /** @throws INVALID_ARGUMENT */
   constructor(options: AdmissionOptions) {
-    checkOptions(options);
-    this.#options = { ...options };
+    this.#options = checkOptions(options);
+    const { seed, maxWaiting, tenants, adaptLinkRates } = this.#options;
     this.#ledger = new Ledger(options.engines);
-    this.#waiting = new WaitingQueue(options.maxWaiting);
-    this.#placement = new Placement(options, this.#ledger);
+    this.#queue = new WaitingQueue(maxWaiting, tenants, seed);
+    const random = new SeededRandom(seed);
+    this.#prefill = new PrefillPlacement(this.#options, this.#ledger, random);
+    this.#decode = new DecodePlacement(this.#ledger, random);
+    this.#reads = new ReadChoice(options.policy, options.blockBytes);
+    const changed = (engine: EngineEntry): void => this.#changed(engine);
+    this.#account = new RequestAccount(this.#ledger, this.#options.decodeSpareBlocks, changed);
+    this.#reports = new LoadReports(this.#ledger, new LinkRates(adaptLinkRates), changed);
   }
 
   epoch(): number {
     return this.#epoch;
   }
 
+  /** Requests that wait, for a PE or for a DE. */
+  get waiting(): number {
+    return this.#queue.size + this.#placedCount;
+  }
+
   statistics(): AdmissionStatistics {
+    const { waiting } = this;
     return {
       ...this.#counts,
       headWaits: { ...this.#headWaits },
-      waiting: this.#waiting.size,
-      running: this.#running.size,
+      waiting,
+      running: this.#requests.size - waiting,
     };
   }
 
@@ -109,15 +107,29 @@ export class Admission {
     return this.#ledger.engine(name);
   }
 
+  /** Where a request is that has not ended; undefined for any other. */
+  request(request: string): RequestView | undefined {
+    const entry = this.#requests.get(request);
+    return (
+      entry && {
+        state: entry.state,
+        prefillEngine: entry.prefill?.capacity.engine,
+        decodeGroup: (entry.decode?.group ?? entry.decodeGroup)?.name,
+        assignment: entry.assignment,
+      }
+    );
+  }
+
   /**
-   * Puts a request at the end of the waiting queue.
+   * Puts a request into the waiting queue.
    *
+   * @param nowS its arrival, on the caller's clock; matters with priorities or the order 'slack' only
    * @throws INVALID_ARGUMENT, REQUEST_TOO_LARGE, CAPACITY_EXHAUSTED, PEER_LOST; nothing has changed then
    */
-  submit(description: RequestDescription): void {
+  submit(description: RequestDescription, nowS = 0): void {
     checkRequest(description, this.#options.blockTokens);
-    const { request } = description;
-    if (this.#waiting.has(request) || this.#running.has(request)) {
+    const { request, tenant } = description;
+    if (this.#requests.has(request)) {
       throw new DualPathError(
         'INVALID_ARGUMENT',
         `request ${request} has not ended yet: give every request its own name`,
@@ -126,116 +138,142 @@ export class Admission {
     }
     const never = this.#whyNever(description);
     if (never) throw never;
-    this.#waiting.push({ ...description });
+    this.#queue.check(request, tenant, this.#placedCount);
+    const entry = newEntry(description, this.#counts.submitted, nowS, this.#options);
     this.#counts.submitted++;
+    this.#requests.set(request, entry);
+    this.#queue.push(entry);
+    if (this.#queue.head() === entry) this.#headBlocked = false;
   }
 
-  /** Admits from the head of the waiting queue for as long as the head fits; in FIFO order. */
+  /** Assigns all that can be, as if every group had fetched: PEs first, then DEs. */
   admit(): Assignment[] {
+    this.#headBlocked ||= !this.#placeOnPrefill(0, this.#ledger.leaves('prefill').length);
+    this.#drain();
     const assignments: Assignment[] = [];
-    while (!this.#headBlocked) {
-      const head = this.#waiting.head();
-      if (!head) break;
-      const needs = needsOf(head, this.#options);
-      const choice = this.#placement.choose(needs);
-      if (typeof choice === 'string') {
-        this.#headBlocked = true;
-        this.#headWaits[choice]++;
-        break;
-      }
-      assignments.push(this.#start(head, needs, choice));
+    for (const group of this.#decode.ready()) this.#placeOnDecode(group, assignments);
+    return assignments;
+  }
+
+  /**
+   * A group fetches: a PE group takes requests from the waiting queue (Algorithm 1); a DE group has all that
+   * have a PE handed to DE groups (phase 1), then takes from its private queue (phase 2). Returns what is
+   * assigned with it, each for the PE's group and for the DE's; a PE group's requests are assigned when their
+   * DE's group fetches.
+   *
+   * @throws INVALID_ARGUMENT for an unknown group or engine, and for impossible counts
+   */
+  fetch(group: string, loads: readonly EngineLoad[]): Assignment[] {
+    const entry = this.#ledger.group(group);
+    this.report(loads);
+    if (entry.role === 'prefill') {
+      this.#placeOnPrefill(entry.first, entry.end);
+      return [];
     }
+    this.#drain();
+    const assignments: Assignment[] = [];
+    this.#placeOnDecode(entry, assignments);
     return assignments;
   }
 
   /**
    * Takes note of a finished stage and gives back what it held. False, and counted, if the report is for no
-   * running request, for another epoch than the assignment's, or was made before.
+   * running request, for another admission than the assignment's, or was made before.
    */
-  complete(request: string, stage: Stage, epoch?: number): boolean {
-    if (!Object.hasOwn(stages, stage)) {
+  complete(request: string, stage: Stage, admission?: number): boolean {
+    if (!Object.hasOwn(stageBits, stage)) {
       throw new DualPathError(
         'INVALID_ARGUMENT',
-        `stage ${String(stage)} of request ${request} does not exist: use ${Object.keys(stages).join(', ')}`,
+        `stage ${String(stage)} of request ${request} does not exist: use ${stageNames.join(', ')}`,
         { request, stage: String(stage) },
       );
     }
-    const running = this.#find(request, epoch);
-    if (!running || running.done.has(stage)) {
+    const entry = this.#find(request, admission);
+    if (entry?.state !== 'running' || (entry.done & stageBits[stage]) !== 0) {
       this.#counts.ignoredReports++;
       return false;
     }
     if (stage === 'request') {
-      this.#giveBackAll(running);
+      this.#over(entry);
       this.#counts.completed++;
     } else {
-      this.#giveBack(running, stage);
+      this.#account.done(entry, stage);
     }
     return true;
   }
 
   /**
    * Ends a waiting or running request with an error and gives back all it holds. Undefined, and counted, if
-   * it has ended already or runs under another epoch.
+   * it has ended already or runs under another admission.
    *
    * The account is settled at once, though engines may still have operations in flight on the request's
    * slots: their pools hand a slot out again only when those have ended, so a successor may have to wait a
    * little for slots that are its own on the account.
    */
-  end(request: string, error: Error, epoch?: number): RequestFailure | undefined {
-    const running = this.#find(request, epoch);
-    if (running) {
-      this.#giveBackAll(running);
-    } else if (epoch !== undefined || !this.#waiting.remove(request)) {
+  end(request: string, error: Error, admission?: number): RequestFailure | undefined {
+    const entry = this.#find(request, admission);
+    if (!entry) {
       this.#counts.ignoredReports++;
       return undefined;
     }
-    this.#headBlocked = false;
+    this.#over(entry);
     this.#counts.failed++;
-    return { request, assignment: running?.assignment, error };
+    return { request, assignment: entry.assignment, error };
   }
 
   /** Ends every request, running ones first. */
   endAll(error: Error): RequestFailure[] {
-    const requests = [...this.#running.keys(), ...[...this.#waiting].map(({ request }) => request)];
-    return requests.flatMap((request) => this.end(request, error) ?? []);
+    const all = [...this.#requests.values()];
+    const running = all.filter(({ state }) => state === 'running');
+    const others = all.filter(({ state }) => state !== 'running');
+    return [...running, ...others].flatMap(({ description }) => this.end(description.request, error) ?? []);
   }
 
   /**
    * Takes an engine out for good, raises the epoch and ends the requests that still need it, with PEER_LOST:
-   * a PE's requests up to stage 'prefill', a DE's until they end. Waiting requests that only a lost engine
-   * could have held end too. An engine lost before is nothing new.
+   * a PE's requests up to stage 'prefill', a DE's until they end. What was not assigned yet is placed anew.
+   * Waiting requests that only a lost engine could have held end too. An engine lost before is nothing new.
    *
    * @throws INVALID_ARGUMENT if there is no such engine
    */
   engineLost(engine: string): RequestFailure[] {
-    if (this.#ledger.engine(engine).lost) return [];
-    this.#ledger.lose(engine);
+    const lost = this.#ledger.engine(engine);
+    if (lost.lost) return [];
+    this.#ledger.lose(lost);
     this.#epoch++;
     this.#headBlocked = false;
+    if (lost.capacity.role === 'decode') this.#placed = [...this.#decode.lost(lost), ...this.#placed];
+    this.#changed(lost);
     const failures: RequestFailure[] = [];
     const lose = (request: string, why: string): void => {
       const message = `engine ${engine} was lost, ${why}`;
       const failure = this.end(request, new DualPathError('PEER_LOST', message, { request, engine }));
       if (failure) failures.push(failure);
     };
-    for (const { assignment, done } of [...this.#running.values()]) {
-      const { request, prefillEngine, decodeEngine } = assignment;
-      if (decodeEngine !== engine && (prefillEngine !== engine || done.has('prefill'))) continue;
-      lose(request, `and request ${request} was running there: submit it again`);
-    }
-    for (const description of [...this.#waiting]) {
-      const never = this.#whyNever(description);
-      if (never) lose(description.request, `so ${never.message}`);
+    for (const entry of [...this.#requests.values()]) {
+      const { request } = entry.description;
+      if (entry.state === 'running') {
+        const prefilled = (entry.done & stageBits.prefill) !== 0;
+        if (entry.decode !== lost && (entry.prefill !== lost || prefilled)) continue;
+        lose(request, `and request ${request} was running there: submit it again`);
+        continue;
+      }
+      const never = this.#whyNever(entry.description);
+      if (never) lose(request, `so ${never.message}`);
+      else if (entry.prefill === lost) this.#placeAnew(entry);
     }
     return failures;
   }
 
-  /** Keeps engines' own loads for observation; a report not newer than the engine's last is counted. */
+  /** Engines' own loads; a report not newer than the engine's last is counted. */
   report(loads: readonly EngineLoad[]): void {
     for (const load of loads) {
-      if (!this.#ledger.report(load)) this.#counts.staleLoads++;
+      if (!this.#reports.report(load, () => this.#running())) this.#counts.staleLoads++;
     }
+  }
+
+  *#running(): Iterable<RequestEntry> {
+    for (const entry of this.#requests.values()) if (entry.state === 'running') yield entry;
   }
 
   #whyNever(description: RequestDescription): DualPathError | undefined {
@@ -244,16 +282,61 @@ export class Admission {
     return whyNever(description.request, needsOf(description, this.#options), policy, live);
   }
 
-  #find(request: string, epoch: number | undefined): Running | undefined {
-    const running = this.#running.get(request);
-    return epoch === undefined || running?.assignment.epoch === epoch ? running : undefined;
+  #find(request: string, admission: number | undefined): RequestEntry | undefined {
+    const entry = this.#requests.get(request);
+    return admission === undefined || entry?.assignment?.admission === admission ? entry : undefined;
   }
 
-  #start(description: RequestDescription, needs: Needs, { prefill, decode, plan }: Choice): Assignment {
-    const { request, promptTokens, maxNewTokens } = description;
+  /** From the head of the waiting queue on; false once none of the PEs [from, to) may take the head. */
+  #placeOnPrefill(from: number, to: number): boolean {
+    for (;;) {
+      const head = this.#queue.head();
+      if (!head) return true;
+      const needs = needsOf(head.description, this.#options);
+      const readsAll = this.#reads.prefillMustReadAll(needs, this.#ledger.live('prefill'));
+      const bufferBlocks = readsAll ? needs.hitBlocks : 0;
+      const engine = this.#prefill.choose({ bufferBlocks, hbmBlocks: needs.promptBlocks }, from, to);
+      if (!engine) {
+        this.#headWaits['prefill-room']++;
+        return false;
+      }
+      this.#queue.take();
+      this.#reads.placed(needs);
+      Object.assign(head, {
+        state: 'placed',
+        needs,
+        prefill: engine,
+        readsAll,
+      } satisfies Partial<RequestEntry>);
+      this.#account.placed(head);
+      this.#placed.push(head);
+      this.#placedCount++;
+    }
+  }
+
+  #drain(): void {
+    const placed = this.#placed.filter(({ state }) => state === 'placed');
+    // What finds no group must have lost it, and ends with the report of that loss.
+    this.#placed = placed.filter((entry) => !this.#decode.hand(entry));
+  }
+
+  #placeOnDecode(group: GroupEntry, assignments: Assignment[]): void {
+    const head = this.#decode.place(group, (entry, engine) => assignments.push(this.#assign(entry, engine)));
+    if (!head) return;
+    const hbmFits = group.engines.some(
+      (engine) => !engine.lost && freeHbmBlocks(engine) >= head.needs!.decodeHbmBlocks,
+    );
+    this.#headWaits[hbmFits ? 'decode-buffer' : 'decode-hbm']++;
+  }
+
+  #assign(entry: RequestEntry, decode: EngineEntry): Assignment {
+    const needs = entry.needs!;
+    const prefill = entry.prefill!;
+    const plan = this.#reads.plan(needs, entry.readsAll, prefill, decode);
     const assignment: Assignment = {
-      request,
+      request: entry.description.request,
       epoch: this.#epoch,
+      admission: ++this.#counts.admitted,
       prefillEngine: prefill.capacity.engine,
       decodeEngine: decode.capacity.engine,
       ...plan,
@@ -261,65 +344,45 @@ export class Admission {
       prefillHbmBlocks: prefillHbmBlocks(prefill, needs),
       decodeHbmBlocks: needs.decodeHbmBlocks,
     };
-    this.#ledger.take(assignment.prefillEngine, {
-      bufferBlocks: plan.prefillReadBlocks,
-      hbmBlocks: assignment.prefillHbmBlocks,
-      readBlocks: plan.prefillReadBlocks,
-      requests: 1,
-      tokens: promptTokens,
-    });
-    this.#ledger.take(assignment.decodeEngine, {
-      bufferBlocks: needs.decodeBufferBlocks,
-      hbmBlocks: needs.decodeHbmBlocks,
-      readBlocks: plan.decodeReadBlocks,
-      requests: 1,
-      tokens: promptTokens + maxNewTokens,
-    });
-    this.#waiting.remove(request);
-    this.#running.set(request, { description, assignment, done: new Set() });
-    this.#counts.admitted++;
+    entry.state = 'running';
+    entry.decode = decode;
+    entry.assignment = assignment;
+    this.#placedCount--;
+    this.#account.assigned(entry);
+    this.#reports.assigned(entry);
     this.#counts.prefillReadBlocks += plan.prefillReadBlocks;
     this.#counts.decodeReadBlocks += plan.decodeReadBlocks;
     return assignment;
   }
 
-  #giveBackAll(running: Running): void {
-    for (const stage of Object.keys(stages) as Stage[]) {
-      if (!running.done.has(stage)) this.#giveBack(running, stage);
-    }
-    this.#running.delete(running.assignment.request);
+  /** Its PE was lost before anybody heard of it: back to its place in the waiting queue. */
+  #placeAnew(entry: RequestEntry): void {
+    this.#leavePlaced(entry);
+    entry.state = 'ended'; // for whoever still holds it; a copy goes on
+    const again = { ...entry, ...unplaced };
+    this.#requests.set(entry.description.request, again);
+    this.#queue.push(again);
   }
 
-  #giveBack({ description, assignment, done }: Running, stage: Stage): void {
-    const { prefillEngine, decodeEngine, prefillReadBlocks, decodeReadBlocks } = assignment;
-    done.add(stage);
-    switch (stage) {
-      case 'prefill-read':
-        this.#ledger.give(prefillEngine, { readBlocks: prefillReadBlocks });
-        return; // frees no room, so the head still does not fit
-      case 'decode-read':
-        this.#ledger.give(decodeEngine, { readBlocks: decodeReadBlocks });
-        return;
-      case 'prefill':
-        this.#ledger.give(prefillEngine, {
-          bufferBlocks: prefillReadBlocks,
-          hbmBlocks: assignment.prefillHbmBlocks,
-          requests: 1,
-          tokens: description.promptTokens,
-        });
-        break;
-      case 'decode-buffer':
-        this.#ledger.give(decodeEngine, { bufferBlocks: assignment.promptBlocks });
-        break;
-      case 'request':
-        this.#ledger.give(decodeEngine, {
-          bufferBlocks: this.#options.decodeSpareBlocks,
-          hbmBlocks: assignment.decodeHbmBlocks,
-          requests: 1,
-          tokens: description.promptTokens + description.maxNewTokens,
-        });
-        break;
-    }
+  #leavePlaced(entry: RequestEntry): void {
+    this.#decode.ended(entry);
+    this.#account.notPlaced(entry);
+    this.#placedCount--;
+  }
+
+  #over(entry: RequestEntry): void {
+    const { state } = entry;
+    if (state === 'running') this.#account.over(entry);
+    else if (state === 'placed') this.#leavePlaced(entry);
+    entry.state = 'ended';
+    if (state === 'waiting') this.#queue.removed(entry);
     this.#headBlocked = false;
+    this.#requests.delete(entry.description.request);
+  }
+
+  #changed(engine: EngineEntry): void {
+    if (engine.capacity.role === 'prefill') this.#headBlocked = false;
+    this.#prefill.changed(engine);
+    this.#decode.changed(engine);
   }
 }

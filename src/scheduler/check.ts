@@ -10,6 +10,16 @@ export function requireInteger(name: string, value: number, min: number, remedy:
   );
 }
 
+/** Throws INVALID_ARGUMENT if `value` is over `max`. */
+export function requireAtMost(name: string, value: number, max: number, remedy: string): void {
+  if (value <= max) return;
+  throw new DualPathError('INVALID_ARGUMENT', `${name} is ${value}, the limit is ${max}: ${remedy}`, {
+    name,
+    value,
+    max,
+  });
+}
+
 /** Throws INVALID_ARGUMENT unless `value` is finite and, as `bound` says, positive or not negative. */
 export function requireFinite(
   name: string,

@@ -1,12 +1,20 @@
-/** Admission, read side and batches: deterministic state machines changed by events; no clock, no I/O. */
-export { Admission, type AdmissionStatistics } from './admission.js';
+/** Placement, read side and batches: deterministic state machines changed by events; no clock, no I/O. */
+export { Admission } from './admission.js';
 export { packBatch, type BatchEntry, type BatchLimits, type PackedBatch, type PrefillWork } from './batch.js';
+export {
+  FittedTime,
+  FittedTimeModel,
+  type FitQuality,
+  type FlopCounts,
+  type ProfilePoint,
+} from './fitted-time.js';
 export type { EngineState } from './ledger.js';
 export { LocalScheduler } from './local.js';
 export type { AdmissionOptions } from './options.js';
-export type { WaitCause } from './placement.js';
 export { SeededRandom } from './random.js';
+export type { RequestState } from './request-entry.js';
 export { readTimeS, splitBlocks, type ReadLink } from './read-side.js';
+export { alphaTokens, betaTokens } from './thresholds.js';
 export {
   attentionPairs,
   LinearTimeModel,
@@ -18,6 +26,7 @@ export {
 export {
   readPolicies,
   stages,
+  waitingOrders,
   type Assignment,
   type EngineCapacity,
   type EngineLoad,
@@ -28,4 +37,7 @@ export {
   type RequestFailure,
   type SchedulerClient,
   type Stage,
+  type WaitingOrder,
 } from './types.js';
+export type { AdmissionStatistics, RequestView, WaitCause } from './views.js';
+export type { TenantShare } from './waiting-queue.js';

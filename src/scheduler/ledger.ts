@@ -20,16 +20,55 @@ export interface EngineState {
   readonly bufferBlocks: number;
   readonly hbmBlocks: number;
   readonly unfinishedRequests: number;
+  /** As `hitTokenWeight` counts them on a prefill engine. */
   readonly unfinishedTokens: number;
   readonly lost: boolean;
-  /** The engine's newest report; kept for observation, never used to choose. */
+  /** The engine's newest report. */
   readonly reported: EngineLoad | undefined;
 }
 
 type Mutable<T> = { -readonly [K in keyof T]: T[K] };
 
-interface EngineEntry extends Mutable<Omit<EngineState, 'link'>> {
-  readonly link: Mutable<ReadLink>;
+/** A node's storage link. `readQueueBlocks` is what is queued by the account and by the node's report. */
+export interface LinkEntry extends Mutable<ReadLink> {
+  readonly node: string;
+  readonly engines: EngineEntry[];
+  /** Reported beyond what the account knows of. */
+  foreignBlocks: number;
+}
+
+/** Engines that fetch together: leaves [first, end) of their role. */
+export interface GroupEntry {
+  readonly name: string;
+  readonly role: EngineRole;
+  /** Position among the groups of its role. */
+  readonly index: number;
+  readonly engines: readonly EngineEntry[];
+  readonly first: number;
+  readonly end: number;
+}
+
+export interface EngineEntry extends Mutable<Omit<EngineState, 'link'>> {
+  readonly link: LinkEntry;
+  /** Position among the engines of its role, by group. */
+  leaf: number;
+  group: GroupEntry;
+  /** Reported beyond what the account knows of. */
+  foreignRequests: number;
+  foreignTokens: number;
+  /** On the account of a PE, but not assigned yet, so that the engine cannot know of them. */
+  placedRequests: number;
+  placedTokens: number;
+}
+
+/** seq_e: requests unfinished on an engine, those of others included if it reports them. */
+export function requestsOf(entry: EngineEntry): number {
+  return entry.unfinishedRequests + entry.foreignRequests;
+}
+
+/** tok_e: their tokens. */
+export function tokensOf(entry: EngineEntry): number {
+  return entry.unfinishedTokens + entry.foreignTokens;
 }
 
 /**
@@ -39,87 +78,60 @@ interface EngineEntry extends Mutable<Omit<EngineState, 'link'>> {
  */
 export class Ledger {
   readonly #engines = new Map<string, EngineEntry>();
+  readonly #groups = new Map<string, GroupEntry>();
   readonly #byRole: Record<EngineRole, EngineEntry[]> = { prefill: [], decode: [] };
+  readonly #live: Record<EngineRole, EngineEntry[]> = { prefill: [], decode: [] };
+  readonly #links = new Map<string, LinkEntry>();
 
   /** @throws INVALID_ARGUMENT for impossible or contradictory capacities */
   constructor(engines: readonly EngineCapacity[]) {
-    const links = new Map<string, Mutable<ReadLink>>();
-    const groups = new Map<string, EngineRole>();
+    const groups = new Map<string, EngineEntry[]>();
     for (const capacity of engines) {
-      checkCapacity(capacity);
-      if (this.#engines.has(capacity.engine)) {
-        refuse(capacity, 'its name is taken by an earlier engine: give every engine its own name');
-      }
-      if ((groups.get(capacity.group) ?? capacity.role) !== capacity.role) {
-        refuse(capacity, `group ${capacity.group} has engines of the other role: make one group a role`);
-      }
-      groups.set(capacity.group, capacity.role);
-      const rate = capacity.readRateBytesPerS;
-      const link = links.get(capacity.node) ?? { readQueueBlocks: 0, readRateBytesPerS: rate };
-      if (link.readRateBytesPerS !== rate) {
-        refuse(
-          capacity,
-          `readRateBytesPerS is ${rate} but ${link.readRateBytesPerS} for an earlier engine of node ` +
-            `${capacity.node}: a node has one storage link, give its engines the same rate`,
-        );
-      }
-      links.set(capacity.node, link);
-      const entry = newEntry(capacity, link);
-      this.#engines.set(capacity.engine, entry);
-      this.#byRole[capacity.role].push(entry);
+      const members = groups.get(capacity.group) ?? [];
+      const entry = this.#add(capacity, members[0]?.capacity.role ?? capacity.role);
+      groups.set(capacity.group, members);
+      members.push(entry);
     }
+    for (const [name, members] of groups) this.#addGroup(name, members);
     for (const role of ['prefill', 'decode'] as const) {
+      this.#live[role] = [...this.#byRole[role]];
       if (this.#byRole[role].length > 0) continue;
       throw new DualPathError('INVALID_ARGUMENT', `there is no ${role} engine: give at least one`, { role });
     }
   }
 
   /** Every engine, in the order given at the start, lost ones included. */
-  engines(): IterableIterator<EngineState> {
+  engines(): IterableIterator<EngineEntry> {
     return this.#engines.values();
   }
 
-  /** Engines of a role that are not lost. */
-  live(role: EngineRole): readonly EngineState[] {
+  /** Engines of a role by leaf, lost ones included. */
+  leaves(role: EngineRole): readonly EngineEntry[] {
     return this.#byRole[role];
   }
 
+  /** Engines of a role that are not lost. */
+  live(role: EngineRole): readonly EngineEntry[] {
+    return this.#live[role];
+  }
+
+  groups(): IterableIterator<GroupEntry> {
+    return this.#groups.values();
+  }
+
+  /** @throws INVALID_ARGUMENT if there is no such group */
+  group(name: string): GroupEntry {
+    const group = this.#groups.get(name);
+    if (group) return group;
+    throw new DualPathError(
+      'INVALID_ARGUMENT',
+      `there is no group ${name}: name one of ${[...this.#groups.keys()].slice(0, 8).join(', ')}`,
+      { group: name },
+    );
+  }
+
   /** @throws INVALID_ARGUMENT if there is no such engine */
-  engine(name: string): EngineState {
-    return this.#entry(name);
-  }
-
-  /** The account of one more holding on an engine. */
-  take(engine: string, holding: Partial<Holding>): void {
-    this.#change(engine, holding, 1);
-  }
-
-  /** The account of a holding given back. */
-  give(engine: string, holding: Partial<Holding>): void {
-    this.#change(engine, holding, -1);
-  }
-
-  /** Takes an engine out of `live`; what is held there stays on the account until it is given back. */
-  lose(engine: string): void {
-    const entry = this.#entry(engine);
-    entry.lost = true;
-    const { role } = entry.capacity;
-    this.#byRole[role] = this.#byRole[role].filter((other) => other !== entry);
-  }
-
-  /** Keeps a report if it is newer than the last; false if it is not. Throws INVALID_ARGUMENT for bad counts. */
-  report(load: EngineLoad): boolean {
-    const entry = this.#entry(load.engine);
-    const { engine, ...numbers } = load;
-    for (const [name, value] of Object.entries(numbers)) {
-      requireInteger(`${name} of engine ${engine}'s load`, value, 0, 'report what the engine counts');
-    }
-    if (entry.reported && load.sequence <= entry.reported.sequence) return false;
-    entry.reported = { ...load };
-    return true;
-  }
-
-  #entry(name: string): EngineEntry {
+  engine(name: string): EngineEntry {
     const entry = this.#engines.get(name);
     if (entry) return entry;
     throw new DualPathError(
@@ -129,43 +141,139 @@ export class Ledger {
     );
   }
 
-  #change(engine: string, holding: Partial<Holding>, sign: 1 | -1): void {
-    const entry = this.#entry(engine);
+  /** The account of one more holding on an engine. */
+  take(entry: EngineEntry, holding: Partial<Holding>): void {
+    this.#change(entry, holding, 1);
+  }
+
+  /** The account of a holding given back. */
+  give(entry: EngineEntry, holding: Partial<Holding>): void {
+    this.#change(entry, holding, -1);
+  }
+
+  /** Takes an engine out of `live`; what is held there stays on the account until it is given back. */
+  lose(entry: EngineEntry): void {
+    entry.lost = true;
+    const { role } = entry.capacity;
+    this.#live[role] = this.#live[role].filter((other) => other !== entry);
+  }
+
+  /** Keeps a report if it is newer than the last; false if it is not. Throws INVALID_ARGUMENT for bad counts. */
+  report(load: EngineLoad): boolean {
+    const entry = this.engine(load.engine);
+    checkLoad(load);
+    if (entry.reported && load.sequence <= entry.reported.sequence) return false;
+    entry.reported = { ...load };
+    return true;
+  }
+
+  #add(capacity: EngineCapacity, groupRole: EngineRole): EngineEntry {
+    checkCapacity(capacity);
+    if (this.#engines.has(capacity.engine)) {
+      refuse(capacity, 'its name is taken by an earlier engine: give every engine its own name');
+    }
+    if (groupRole !== capacity.role) {
+      refuse(capacity, `group ${capacity.group} has engines of the other role: make one group a role`);
+    }
+    const { node, readRateBytesPerS: rate } = capacity;
+    const link = this.#links.get(node) ?? newLink(node, rate);
+    if (link.readRateBytesPerS !== rate) {
+      refuse(
+        capacity,
+        `readRateBytesPerS is ${rate} but ${link.readRateBytesPerS} for an earlier engine of node ` +
+          `${node}: a node has one storage link, give its engines the same rate`,
+      );
+    }
+    this.#links.set(node, link);
+    const entry = newEntry(capacity, link);
+    link.engines.push(entry);
+    this.#engines.set(capacity.engine, entry);
+    return entry;
+  }
+
+  #addGroup(name: string, engines: readonly EngineEntry[]): void {
+    const { role } = engines[0]!.capacity;
+    const leaves = this.#byRole[role];
+    const first = leaves.length;
+    const index = [...this.#groups.values()].filter((other) => other.role === role).length;
+    const group: GroupEntry = { name, role, index, engines, first, end: first + engines.length };
+    for (const entry of engines) {
+      entry.leaf = leaves.length;
+      entry.group = group;
+      leaves.push(entry);
+    }
+    this.#groups.set(name, group);
+  }
+
+  #change(entry: EngineEntry, holding: Partial<Holding>, sign: 1 | -1): void {
     const { bufferBlocks = 0, hbmBlocks = 0, readBlocks = 0, requests = 0, tokens = 0 } = holding;
-    const next = {
-      bufferBlocks: entry.bufferBlocks + sign * bufferBlocks,
-      hbmBlocks: entry.hbmBlocks + sign * hbmBlocks,
-      unfinishedRequests: entry.unfinishedRequests + sign * requests,
-      unfinishedTokens: entry.unfinishedTokens + sign * tokens,
-    };
-    const readQueueBlocks = entry.link.readQueueBlocks + sign * readBlocks;
+    const { link, capacity } = entry;
+    const buffer = entry.bufferBlocks + sign * bufferBlocks;
+    const hbm = entry.hbmBlocks + sign * hbmBlocks;
+    const unfinishedRequests = entry.unfinishedRequests + sign * requests;
+    const unfinishedTokens = entry.unfinishedTokens + sign * tokens;
+    const readQueueBlocks = link.readQueueBlocks + sign * readBlocks;
     if (
-      next.bufferBlocks > entry.capacity.bufferBlocks ||
-      next.hbmBlocks > entry.capacity.hbmBlocks ||
-      Math.min(readQueueBlocks, ...Object.values(next)) < 0
+      buffer > capacity.bufferBlocks ||
+      hbm > capacity.hbmBlocks ||
+      Math.min(buffer, hbm, unfinishedRequests, unfinishedTokens, readQueueBlocks - link.foreignBlocks) < 0
     ) {
       throw new DualPathError(
         'INTERNAL',
-        `the account of engine ${engine} would leave its bounds: please report this`,
-        { engine, ...next, readQueueBlocks },
+        `the account of engine ${capacity.engine} would leave its bounds: please report this`,
+        { engine: capacity.engine, buffer, hbm, unfinishedRequests, unfinishedTokens, readQueueBlocks },
       );
     }
-    Object.assign(entry, next);
-    entry.link.readQueueBlocks = readQueueBlocks;
+    entry.bufferBlocks = buffer;
+    entry.hbmBlocks = hbm;
+    entry.unfinishedRequests = unfinishedRequests;
+    entry.unfinishedTokens = unfinishedTokens;
+    link.readQueueBlocks = readQueueBlocks;
   }
 }
 
-function newEntry(capacity: EngineCapacity, link: Mutable<ReadLink>): EngineEntry {
+function newLink(node: string, readRateBytesPerS: number): LinkEntry {
+  return { node, engines: [], readQueueBlocks: 0, readRateBytesPerS, foreignBlocks: 0 };
+}
+
+function newEntry(capacity: EngineCapacity, link: LinkEntry): EngineEntry {
   return {
     capacity: { ...capacity },
     link,
+    leaf: -1,
+    group: noGroup,
     bufferBlocks: 0,
     hbmBlocks: 0,
     unfinishedRequests: 0,
     unfinishedTokens: 0,
+    foreignRequests: 0,
+    foreignTokens: 0,
+    placedRequests: 0,
+    placedTokens: 0,
     lost: false,
     reported: undefined,
   };
+}
+
+/** Stands in until every engine is known. */
+const noGroup: GroupEntry = { name: '', role: 'prefill', index: -1, engines: [], first: 0, end: 0 };
+
+function checkLoad({ engine, nodeRead, lastAdmission, ...counts }: EngineLoad): void {
+  const of = `of engine ${engine}'s load`;
+  for (const [name, value] of Object.entries(counts)) {
+    requireInteger(`${name} ${of}`, value, 0, 'report what the engine counts');
+  }
+  if (lastAdmission !== undefined) {
+    requireInteger(
+      `lastAdmission ${of}`,
+      lastAdmission,
+      0,
+      'report the newest admission received, 0 for none',
+    );
+  }
+  if (nodeRead === undefined) return;
+  requireFinite(`nodeRead.bytes ${of}`, nodeRead.bytes, 'not negative', 'report the bytes read');
+  requireFinite(`nodeRead.busyS ${of}`, nodeRead.busyS, 'not negative', 'report how long the link was busy');
 }
 
 function checkCapacity(capacity: EngineCapacity): void {

@@ -1,5 +1,5 @@
 import { DualPathError } from '../errors/index.js';
-import { Admission, type AdmissionStatistics } from './admission.js';
+import { Admission } from './admission.js';
 import type { EngineState } from './ledger.js';
 import type { AdmissionOptions } from './options.js';
 import type {
@@ -10,6 +10,7 @@ import type {
   SchedulerClient,
   Stage,
 } from './types.js';
+import type { AdmissionStatistics } from './views.js';
 
 interface Waiter {
   resolve(assignments: Assignment[]): void;
@@ -51,7 +52,7 @@ export class LocalScheduler implements SchedulerClient {
   // async, so that what `Admission.submit` throws becomes a rejection
   async submit(request: RequestDescription): Promise<void> {
     if (this.#closed) throw closedError();
-    this.#admission.submit(request);
+    this.#admission.submit(request, performance.now() / 1000);
     this.#dispatch();
   }
 
@@ -73,15 +74,15 @@ export class LocalScheduler implements SchedulerClient {
     return this.#wait(group, state, signal);
   }
 
-  complete(request: string, stage: Stage, epoch?: number): void {
-    if (this.#admission.complete(request, stage, epoch)) {
+  complete(request: string, stage: Stage, admission?: number): void {
+    if (this.#admission.complete(request, stage, admission)) {
       if (stage === 'request') this.#withdraw(request);
       this.#dispatch();
     }
   }
 
-  fail(request: string, error: Error, epoch?: number): void {
-    const failure = this.#admission.end(request, error, epoch);
+  fail(request: string, error: Error, admission?: number): void {
+    const failure = this.#admission.end(request, error, admission);
     if (failure) this.#ended([failure]);
   }
 

@@ -1,5 +1,5 @@
 import { DualPathError } from '../errors/index.js';
-import { requireInteger, requireName } from './check.js';
+import { requireAtMost, requireInteger, requireName } from './check.js';
 import type { EngineState } from './ledger.js';
 import type { EngineRole, ReadPolicy, RequestDescription } from './types.js';
 
@@ -19,13 +19,15 @@ export interface NeedRules {
 
 /** @throws INVALID_ARGUMENT for a request that contradicts itself */
 export function checkRequest(description: RequestDescription, blockTokens: number): void {
-  const { request, promptTokens, hitTokens, maxNewTokens } = description;
+  const { request, promptTokens, hitTokens, maxNewTokens, priority = 0 } = description;
   requireName('request', request);
   const of = `of request ${request}`;
   requireInteger(`promptTokens ${of}`, promptTokens, 1, 'a request has a prompt');
   requireInteger(`hitTokens ${of}`, hitTokens, 0, 'give the tokens that look-up found');
   requireInteger(`maxNewTokens ${of}`, maxNewTokens, 0, 'give the most tokens it may generate');
   requireInteger(`promptTokens + maxNewTokens ${of}`, promptTokens + maxNewTokens, 1, 'lower one of them');
+  requireInteger(`priority ${of}`, priority, 0, 'give 0 to 255, the more the earlier');
+  requireAtMost(`priority ${of}`, priority, 255, 'give 0 to 255, the more the earlier');
   if (hitTokens > promptTokens || hitTokens % blockTokens !== 0) {
     throw new DualPathError(
       'INVALID_ARGUMENT',
@@ -60,28 +62,19 @@ export function freeHbmBlocks(engine: EngineState): number {
   return engine.capacity.hbmBlocks - engine.hbmBlocks;
 }
 
-/** What is free on an engine (`freeBlocks`), or would be if it were empty (`totalBlocks`). */
-export type Room = (engine: EngineState) => { readonly buffer: number; readonly hbm: number };
-
-export const freeBlocks: Room = (engine) => ({
-  buffer: freeBufferBlocks(engine),
-  hbm: freeHbmBlocks(engine),
-});
-
-export const totalBlocks: Room = ({ capacity }) => ({
-  buffer: capacity.bufferBlocks,
-  hbm: capacity.hbmBlocks,
-});
-
-/** @param readsAll whether the PE must hold all hit blocks, or may leave them to the decode side */
-export function prefillFits(engine: EngineState, needs: Needs, readsAll: boolean, room: Room): boolean {
-  const { buffer, hbm } = room(engine);
-  return buffer >= (readsAll ? needs.hitBlocks : 0) && hbm >= prefillHbmBlocks(engine, needs);
+/**
+ * Whether an empty PE could hold a request.
+ *
+ * @param readsAll whether it must hold all hit blocks, or may leave them to the decode side
+ */
+export function prefillCanHold(engine: EngineState, needs: Needs, readsAll: boolean): boolean {
+  const { bufferBlocks, hbmBlocks } = engine.capacity;
+  return bufferBlocks >= (readsAll ? needs.hitBlocks : 0) && hbmBlocks >= prefillHbmBlocks(engine, needs);
 }
 
-export function decodeFits(engine: EngineState, needs: Needs, room: Room): boolean {
-  const { buffer, hbm } = room(engine);
-  return buffer >= needs.decodeBufferBlocks && hbm >= needs.decodeHbmBlocks;
+/** Whether an empty DE could. */
+export function decodeCanHold({ capacity }: EngineState, needs: Needs): boolean {
+  return capacity.bufferBlocks >= needs.decodeBufferBlocks && capacity.hbmBlocks >= needs.decodeHbmBlocks;
 }
 
 /** Why no engine of `live` could ever hold a request; undefined if one of each role could. */
@@ -100,10 +93,10 @@ export function whyNever(
     );
   }
   const readsAll = policy === 'prefill';
-  if (!live('prefill').some((engine) => prefillFits(engine, needs, readsAll, totalBlocks))) {
+  if (!live('prefill').some((engine) => prefillCanHold(engine, needs, readsAll))) {
     return tooLarge(request, live('prefill'), 'prefill', readsAll ? needs.hitBlocks : 0, needs.promptBlocks);
   }
-  if (!live('decode').some((engine) => decodeFits(engine, needs, totalBlocks))) {
+  if (!live('decode').some((engine) => decodeCanHold(engine, needs))) {
     return tooLarge(request, live('decode'), 'decode', needs.decodeBufferBlocks, needs.decodeHbmBlocks);
   }
   return undefined;

@@ -20,25 +20,3 @@ export class SeededRandom {
     return Math.floor((((z ^ (z >>> 14)) >>> 0) / 2 ** 32) * limit);
   }
 }
-
-/**
- * The least of the candidates that fit; one of the least by chance when several tie. Undefined when none fits.
- */
-export function pickLeast<T extends object>(
-  candidates: Iterable<T>,
-  fits: (candidate: T) => boolean,
-  compare: (a: T, b: T) => number,
-  random: SeededRandom,
-): T | undefined {
-  let best: T | undefined;
-  let ties = 0;
-  for (const candidate of candidates) {
-    if (!fits(candidate)) continue;
-    const order = best === undefined ? -1 : compare(candidate, best);
-    if (order > 0) continue;
-    ties = order < 0 ? 1 : ties + 1;
-    // The k-th of the tied replaces the choice with probability 1/k, so all are equally likely.
-    if (order < 0 || random.below(ties) === 0) best = candidate;
-  }
-  return best;
-}

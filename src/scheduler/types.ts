@@ -27,10 +27,7 @@ export interface EngineCapacity {
 }
 
 export interface RequestDescription {
-  /**
-   * Unique among requests that have not ended. A second try takes a new name unless an engine was lost in
-   * between: within one epoch a late report of the first try would count for the second.
-   */
+  /** Unique among requests that have not ended. */
   readonly request: string;
   /** Tokens of the prompt, at least 1. */
   readonly promptTokens: number;
@@ -38,6 +35,10 @@ export interface RequestDescription {
   readonly hitTokens: number;
   /** Most tokens the request may generate. */
   readonly maxNewTokens: number;
+  /** Who shares: one of the scheduler's `tenants`, where it has any. */
+  readonly tenant?: string;
+  /** From 0 (default) to 255: so many times the scheduler's `priorityHeadStartS` ahead of its arrival. */
+  readonly priority?: number;
 }
 
 /** Which side's storage link reads the hit blocks. */
@@ -57,6 +58,14 @@ export const readPolicies = {
 
 export type ReadPolicy = keyof typeof readPolicies;
 
+/** In what order requests get their engines; the table is the documentation. */
+export const waitingOrders = {
+  fifo: 'by arrival (the paper)',
+  slack: 'by arrival and a slack in proportion to what the prompt costs, so that short prompts wait less',
+} as const;
+
+export type WaitingOrder = keyof typeof waitingOrders;
+
 /**
  * A request's engines and all it holds there. Of its hit blocks the first `prefillReadBlocks` are read by the
  * prefill side and the next `decodeReadBlocks` by the decode side.
@@ -64,11 +73,15 @@ export type ReadPolicy = keyof typeof readPolicies;
 export interface Assignment {
   readonly request: string;
   /**
-   * The scheduler's epoch when the request was admitted. A report that carries another epoch is about another
-   * assignment of the same name and is ignored. The assignment itself stays good until its request ends, also
+   * The scheduler's epoch when the request was admitted. The assignment stays good until its request ends, also
    * when the loss of an engine that it does not use raises the scheduler's epoch.
    */
   readonly epoch: number;
+  /**
+   * Admission number: grows by one with each assignment of the scheduler. A report that carries another number
+   * is about another assignment of the same name and is ignored, so a name may be used again at once.
+   */
+  readonly admission: number;
   readonly prefillEngine: string;
   readonly decodeEngine: string;
   /** 'split' when both sides read; 'prefill' when nothing is read. */
@@ -106,6 +119,13 @@ export interface EngineLoad {
   readonly unfinishedTokens: number;
   /** read_q: blocks that the engine's node has still to read. */
   readonly nodeReadQueueBlocks: number;
+  /**
+   * The newest admission that the engine's group had received when it counted. With it the counts are used:
+   * load is what was reported, and assigned since, less what has ended since. Without it they are only kept.
+   */
+  readonly lastAdmission?: number;
+  /** Bytes that the node's storage link has read while it was busy since the last report, and for how long. */
+  readonly nodeRead?: { readonly bytes: number; readonly busyS: number };
 }
 
 /** A request that ended with an error. */
@@ -136,13 +156,13 @@ export interface SchedulerClient {
   fetch(group: string, loads: readonly EngineLoad[], signal?: AbortSignal): Promise<Assignment[]>;
 
   /**
-   * Reports a stage done. A report for an unknown request, for another epoch than the assignment's, or made
-   * twice is ignored and counted: after the loss of an engine such reports are normal.
+   * Reports a stage done. A report for an unknown request, for another admission than the assignment's, or
+   * made twice is ignored and counted: after the loss of an engine such reports are normal.
    */
-  complete(request: string, stage: Stage, epoch?: number): void;
+  complete(request: string, stage: Stage, admission?: number): void;
 
   /** Ends a request with an error and frees all it holds; ignored and counted as for `complete`. */
-  fail(request: string, error: Error, epoch?: number): void;
+  fail(request: string, error: Error, admission?: number): void;
 
   /** Ends a request, waiting or admitted, on the user's behalf; ignored and counted if it has ended. */
   cancel(request: string): void;

@@ -1,4 +1,15 @@
-/** Readers of workload traces, the choice of a workload from one, and which of its tokens are equal. */
+/** Readers and generators of workload traces, the choice of a workload from one, and which of its tokens are equal. */
+export { Draws } from './draws.js';
+export {
+  dataSets,
+  dataSetStatistics,
+  generateTrace,
+  type DataSetName,
+  type DataSetStatistics,
+  type GeneratedSession,
+  type GeneratedTurn,
+  type GenerateOptions,
+} from './generate.js';
 export { readTrace, type ReadTraceOptions } from './reader.js';
 export { toolAgentDescription, toolAgentSessions } from './tool-agent.js';
 export { selectSessions, type SelectOptions } from './select.js';

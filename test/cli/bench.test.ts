@@ -80,3 +80,53 @@ describe('dualpath bench storage', () => {
     expect(stderr).toContain('a multiple of 4096');
   });
 });
+
+describe('dualpath bench scheduler', () => {
+  it('prints a document with the figures of each size, and the worst of them', async () => {
+    const argv = ['bench', 'scheduler', '--engines', '8,24', '--seconds', '0.02', '--json'];
+    const { code, stdout, stderr } = await dualpath(argv);
+    expect(code).toBe(0);
+    expect(JSON.parse(stdout)).toMatchObject({
+      sizes: [{ engines: 8 }, { engines: 24 }],
+      assignments_per_s: expect.any(Number),
+      fetch_p99_us: expect.any(Number),
+      bytes_per_waiting_request: expect.any(Number),
+    });
+    expect(stderr).toContain('24 engines');
+  }, 60_000);
+
+  it('refuses engines that are no number', async () => {
+    expect((await dualpath(['bench', 'scheduler', '--engines', '8,x'])).code).toBe(2);
+  });
+});
+
+describe('the model in virtual time', () => {
+  it('dualpath bench balance: even links against round robin, and the quota at work', async () => {
+    const size = ['--prefill', '1', '--decode', '2', '--agents', '300', '--seconds', '60'];
+    const { code, stdout } = await dualpath(['bench', 'balance', ...size, '--quiet', '--json']);
+    expect(code).toBe(0);
+    const result = JSON.parse(stdout) as {
+      links: { scheduler: string; excess_ratio: number[] }[];
+      attention: { tokens: string; quota_s: number | null; max_over_mean: number }[];
+      slow_link: object[];
+    };
+    expect(result.slow_link).toHaveLength(4);
+    const byName = new Map(result.links.map((link) => [link.scheduler, link]));
+    // Deterministic: virtual time, seeded. The published figures come from 16 nodes and 300 s.
+    for (const ratio of byName.get('shorter-queue, computed tokens')!.excess_ratio)
+      expect(ratio).toBeLessThan(0.6);
+    const [withQuota, , without] = result.attention;
+    expect([withQuota!.tokens, withQuota!.quota_s, without!.quota_s]).toEqual(['prompt', 0.3, null]);
+    expect(withQuota!.max_over_mean).toBeLessThan(without!.max_over_mean);
+  }, 60_000);
+
+  it('dualpath bench tail: a shorter tail at equal throughput', async () => {
+    const size = ['--prefill', '1', '--decode', '2', '--seconds', '60', '--loads', '0.8'];
+    const { code, stdout } = await dualpath(['bench', 'tail', ...size, '--quiet', '--json']);
+    expect(code).toBe(0);
+    const { runs } = JSON.parse(stdout) as { runs: { policy: string; ttft_p99_s: number }[] };
+    const p99 = new Map(runs.map((run) => [run.policy, run.ttft_p99_s]));
+    expect(p99.get('tail')! / p99.get('paper')!).toBeLessThan(0.8);
+    expect((await dualpath(['bench', 'tail', '--loads', '1.2'])).code).toBe(2);
+  }, 60_000);
+});

@@ -89,3 +89,35 @@ describe('dualpath trace stat', () => {
     expect(quiet.stderr).toBe('');
   });
 });
+
+describe('dualpath trace generate', () => {
+  const options = ['--dataset', '48k', '--trajectories', '20', '--agents', '25', '--seed', '3'];
+
+  it('writes a session a line, and the statistics beside the published ones to stderr', async () => {
+    const { code, stdout, stderr } = await dualpath(['trace', 'generate', ...options, '--arrival-rate', '2']);
+    expect(code).toBe(0);
+    const lines = stdout
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line) as { id: string });
+    expect(lines).toHaveLength(25);
+    expect(lines[24]).toMatchObject({ format: 'dualpath', id: '48k-3-24', turns: expect.any(Array) });
+    expect(stderr).toMatch(/published +│ +106 │ +474 │ +172 │ +42,607 │ +25,120/);
+  });
+
+  it('with --json prints the statistics alone', async () => {
+    const { stdout } = await dualpath(['trace', 'generate', ...options, '--json', '--quiet']);
+    expect(JSON.parse(stdout)).toMatchObject({
+      dataset: '48k',
+      agents: 25,
+      generated: { total_tokens: expect.any(Number) },
+      published: { total_tokens: 42_607 },
+    });
+  });
+
+  it('refuses what it does not know', async () => {
+    const { code, stderr } = await dualpath(['trace', 'generate', '--dataset', '16k']);
+    expect(code).toBe(2);
+    expect(stderr).toContain('32k, 48k, 64k');
+  });
+});

@@ -21,10 +21,12 @@ function hear(control: LocalControl, engine: string, count: number): Promise<Hea
 }
 
 describe('requestKey', () => {
-  it('tells apart uses of a name in different epochs', () => {
-    expect(requestKey({ request: 'r', epoch: 1 })).not.toBe(requestKey({ request: 'r', epoch: 2 }));
+  it('tells apart uses of a name in different admissions', () => {
+    expect(requestKey({ request: 'r', admission: 1 })).not.toBe(requestKey({ request: 'r', admission: 2 }));
     // What comes first is a number, so no name can look like another's key.
-    expect(requestKey({ request: '2:r', epoch: 1 })).not.toBe(requestKey({ request: 'r', epoch: 12 }));
+    expect(requestKey({ request: '2:r', admission: 1 })).not.toBe(
+      requestKey({ request: 'r', admission: 12 }),
+    );
   });
 });
 

@@ -149,7 +149,7 @@ export class TestCluster {
         const cause = error instanceof DualPathError ? error : new DualPathError('INTERNAL', error.message);
         for (const { engine } of [...this.prefill, ...this.decode]) {
           if (engine.name !== assignment?.prefillEngine && engine.name !== assignment?.decodeEngine) continue;
-          engine.cancel(request, cause, assignment.epoch);
+          engine.cancel(request, cause, assignment.admission);
         }
         this.#turns.get(request)?.reject(error);
       },

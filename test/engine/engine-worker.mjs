@@ -36,8 +36,8 @@ class SchedulerOverPort {
     schedulerPort.postMessage({ report: 'complete', args });
   }
 
-  fail(request, { code, message }, epoch) {
-    schedulerPort.postMessage({ report: 'fail', args: [request, { code, message }, epoch] });
+  fail(request, { code, message }, admission) {
+    schedulerPort.postMessage({ report: 'fail', args: [request, { code, message }, admission] });
   }
 }
 

@@ -44,8 +44,8 @@ function serve(scheduler: LocalScheduler, port: MessagePort): void {
     else if ('abort' in request) aborts.get(request.abort)?.abort();
     else if (request.report === 'complete') scheduler.complete(...request.args);
     else {
-      const [name, { code, message }, epoch] = request.args;
-      scheduler.fail(name, new DualPathError(code, message), epoch);
+      const [name, { code, message }, admission] = request.args;
+      scheduler.fail(name, new DualPathError(code, message), admission);
     }
   });
 }

@@ -1,11 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { Admission, type Assignment, type ReadPolicy } from '../../src/scheduler/index.js';
-import { engineOf, expectError, optionsOf, requestOf } from './support.js';
-
-function admitAll(admission: Admission, ...requests: ReturnType<typeof requestOf>[]): Assignment[] {
-  for (const request of requests) admission.submit(request);
-  return admission.admit();
-}
+import { Admission, type ReadPolicy } from '../../src/scheduler/index.js';
+import { admitAll, engineOf, expectError, optionsOf, requestOf } from './support.js';
 
 describe('a whole request is reserved at once', () => {
   it('takes PE buffer, DE buffer with spare, and DE HBM to the last token', () => {
@@ -19,6 +14,7 @@ describe('a whole request is reserved at once', () => {
     expect(assignment).toEqual({
       request: 'a',
       epoch: 1,
+      admission: 1,
       prefillEngine: 'p',
       decodeEngine: 'd',
       side: 'prefill',
@@ -185,18 +181,35 @@ describe('requests that can never run are refused', () => {
 });
 
 describe('the engines', () => {
-  it('PE: the shortest queue in seconds, not in blocks', () => {
+  it('PE: one whose link is free by alpha, though it has more tokens', () => {
     const engines = [
       engineOf('prefill', 'slow', { readRateBytesPerS: 100 }),
       engineOf('prefill', 'fast', { readRateBytesPerS: 1000, bufferBlocks: 40 }),
       engineOf('decode', 'd', { bufferBlocks: 1000, hbmBlocks: 1000 }),
     ];
-    const admission = new Admission(optionsOf({ engines, policy: 'prefill' }));
-    const chosen = admitAll(admission, ...Array.from({ length: 11 }, (_, i) => requestOf(`r${i}`, 4, 3))).map(
-      ({ prefillEngine }) => prefillEngine,
-    );
-    // After the first on `slow` (3 s), `fast` (0.3 s each) gets all ten others.
+    const admission = new Admission(optionsOf({ engines, policy: 'prefill', alphaS: 2.9 }));
+    const one = (name: string): string | undefined =>
+      admitAll(admission, requestOf(name, 4, 3))[0]?.prefillEngine;
+    const chosen = Array.from({ length: 9 }, (_, i) => one(`r${i}`));
+    // The first on `slow` fills its link for 3 s, so it is of class C3; `fast` (0.3 s each) gets all others.
     expect(chosen.filter((engine) => engine === 'slow')).toHaveLength(1);
+    for (const name of ['r1', 'r2', 'r3']) admission.complete(name, 'prefill-read');
+    expect(admission.request('r8')?.prefillEngine).toBe('fast');
+  });
+
+  it('PE: none beyond beta, until it has finished some', () => {
+    const admission = new Admission(optionsOf({ betaTokens: 8 }));
+    const assigned = admitAll(admission, ...['a', 'b', 'c'].map((name) => requestOf(name, 2, 0)));
+    expect(assigned).toHaveLength(2); // at 16 tokens it is over beta, at 8 it was not
+    admission.complete('a', 'prefill');
+    expect(admission.admit()).toMatchObject([{ request: 'c' }]);
+  });
+
+  it('PE: unfinished tokens count hits by their weight', () => {
+    const options = { betaTokens: 8, hitTokenWeight: 0.25 };
+    const admission = new Admission(optionsOf(options));
+    admitAll(admission, requestOf('a', 4, 3));
+    expect(admission.engine('p').unfinishedTokens).toBe(7);
   });
 
   it('PE: among equal queues the least unfinished tokens, hits included', () => {
@@ -218,11 +231,12 @@ describe('the engines', () => {
       engineOf('prefill', 'p3', { node: 'n2' }),
       engineOf('decode', 'd', { bufferBlocks: 1000, hbmBlocks: 1000 }),
     ];
-    const admission = new Admission(optionsOf({ engines, policy: 'prefill' }));
-    const nodes = admitAll(admission, ...Array.from({ length: 6 }, (_, i) => requestOf(`r${i}`, 3, 2))).map(
-      ({ prefillEngine }) => (prefillEngine === 'p3' ? 'n2' : 'n1'),
-    );
-    expect(nodes.filter((node) => node === 'n1')).toHaveLength(3);
+    const admission = new Admission(optionsOf({ engines, policy: 'prefill', alphaS: 0 }));
+    const nodes = ['r0', 'r1'].map((name) => {
+      const [assignment] = admitAll(admission, requestOf(name, 3, 2));
+      return assignment?.prefillEngine === 'p3' ? 'n2' : 'n1';
+    });
+    expect(nodes.sort()).toEqual(['n1', 'n2']); // one request makes both engines of n1 class C3
     expect(admission.engine('p1').link).toBe(admission.engine('p2').link);
   });
 
@@ -265,67 +279,7 @@ describe('the engines', () => {
   });
 });
 
-describe('the read side', () => {
-  const wide = [
-    engineOf('prefill', 'p', { bufferBlocks: 12 }),
-    engineOf('decode', 'd', { bufferBlocks: 1000, hbmBlocks: 1000 }),
-  ];
-  const sides = (policy: ReadPolicy, ...requests: ReturnType<typeof requestOf>[]): unknown[] =>
-    admitAll(new Admission(optionsOf({ engines: wide, policy })), ...requests).map(
-      ({ side, prefillReadBlocks, decodeReadBlocks }) => [side, prefillReadBlocks, decodeReadBlocks],
-    );
-
-  it('prefill: always, and waits for PE buffer', () => {
-    expect(sides('prefill', requestOf('a', 8, 8), requestOf('b', 8, 4), requestOf('c', 8, 1))).toEqual([
-      ['prefill', 8, 0],
-      ['prefill', 4, 0],
-    ]);
-  });
-
-  it('round-robin: in turns among requests that read, and waits for the side whose turn it is', () => {
-    const requests = [8, 1, 0, 1, 1, 5, 1].map((hits, i) => requestOf(`r${i}`, 8, hits));
-    expect(sides('round-robin', ...requests)).toEqual([
-      ['prefill', 8, 0],
-      ['decode', 0, 1],
-      ['prefill', 0, 0],
-      ['prefill', 1, 0],
-      ['decode', 0, 1],
-    ]);
-  });
-
-  it('shorter-queue: the side that would finish first; equal queues alternate', () => {
-    const requests = [3, 2, 2, 1, 1].map((hits, i) => requestOf(`r${i}`, 8, hits));
-    expect(sides('shorter-queue', ...requests)).toEqual([
-      ['prefill', 3, 0],
-      ['decode', 0, 2],
-      ['decode', 0, 2],
-      ['prefill', 1, 0],
-      ['decode', 0, 1],
-    ]);
-  });
-
-  it('shorter-queue: the decode side when PE buffer is short', () => {
-    const admission = new Admission(optionsOf({ engines: wide }));
-    admitAll(admission, requestOf('a', 10, 10));
-    admission.complete('a', 'prefill-read');
-    const [next] = admitAll(admission, requestOf('b', 4, 3));
-    expect(next).toMatchObject({ side: 'decode', decodeReadBlocks: 3 });
-  });
-
-  it('split: both at once, within PE buffer', () => {
-    expect(sides('split', requestOf('a', 9, 9), requestOf('b', 9, 9), requestOf('c', 9, 9))).toEqual([
-      ['split', 5, 4],
-      ['split', 4, 5],
-      ['split', 3, 6],
-    ]);
-  });
-
-  it('none: nothing', () => {
-    expect(sides('none', requestOf('a', 9, 9))).toEqual([['prefill', 0, 0]]);
-  });
-});
-
-describe('reports that come late, twice or from another epoch', () => {
+describe('reports that come late, twice or of another admission', () => {
   it('are ignored and counted', () => {
     const admission = new Admission(optionsOf());
     admitAll(admission, requestOf('a', 2, 1));
@@ -360,7 +314,7 @@ describe('the loss of an engine', () => {
     expect(admission.epoch()).toBe(2);
     expect(admission.engineLost('p1')).toEqual([]);
     expect(admission.epoch()).toBe(2);
-    for (const { request } of assignments) admission.complete(request, 'request', 1);
+    for (const { request, admission: number } of assignments) admission.complete(request, 'request', number);
     expect(admission.statistics()).toMatchObject({
       completed: 3 - onLost.length,
       ignoredReports: onLost.length,
@@ -382,8 +336,44 @@ describe('the loss of an engine', () => {
     admission.engineLost(before?.prefillEngine ?? '');
     const [after] = admitAll(admission, requestOf('a', 2, 2));
     expect(after?.epoch).toBe(2);
-    expect(admission.complete('a', 'request', before?.epoch)).toBe(false);
-    expect(admission.complete('a', 'request', after?.epoch)).toBe(true);
+    expect(admission.complete('a', 'request', before?.admission)).toBe(false);
+    expect(admission.complete('a', 'request', after?.admission)).toBe(true);
+  });
+
+  it('hands out anew, in order, what was in line for a lost DE', () => {
+    const room = { bufferBlocks: 7, hbmBlocks: 100 };
+    const groups = [
+      engineOf('prefill', 'p1'),
+      engineOf('prefill', 'p2'),
+      engineOf('decode', 'd1', { group: 'g1', ...room }),
+      engineOf('decode', 'd2', { group: 'g2', ...room }),
+    ];
+    const admission = new Admission(optionsOf({ engines: groups }));
+    admitAll(admission, requestOf('a', 6, 0), requestOf('b', 6, 0)); // one on each DE, whose buffer is full
+    admitAll(admission, requestOf('c', 6, 0));
+    const lostGroup = admission.request('c')!.decodeGroup;
+    admission.submit(requestOf('d', 6, 0));
+    admission.fetch('prefill-group', []); // d has a PE and no group yet
+    expect(admission.request('d')).toMatchObject({ state: 'placed', decodeGroup: undefined });
+    const lostDecode = lostGroup === 'g1' ? 'd1' : 'd2';
+    const [failure] = admission.engineLost(lostDecode);
+    const left = failure!.request === 'a' ? 'b' : 'a';
+    admission.end(left, new Error('make room'));
+    expect(admission.admit()).toMatchObject([{ request: 'c' }]);
+    admission.complete('c', 'request');
+    expect(admission.admit()).toMatchObject([{ request: 'd' }]);
+  });
+
+  it('gives another PE to what had a lost one and was not assigned', () => {
+    const admission = new Admission(optionsOf({ engines }));
+    admission.submit(requestOf('a', 3, 2));
+    admission.fetch('prefill-group', []);
+    const before = admission.request('a')!.prefillEngine!;
+    expect(admission.engineLost(before)).toEqual([]);
+    expect(admission.request('a')).toMatchObject({ state: 'waiting', prefillEngine: undefined });
+    const [assignment] = admission.admit();
+    expect(assignment!.prefillEngine).not.toBe(before);
+    expect(admission.engine(before)).toMatchObject({ unfinishedRequests: 0, unfinishedTokens: 0 });
   });
 
   it('ends waiting requests that no engine left could hold, and refuses new ones', () => {

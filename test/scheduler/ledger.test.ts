@@ -17,20 +17,22 @@ describe('Ledger', () => {
 
   it('never lets an account leave its bounds, and changes nothing when it would', () => {
     const ledger = new Ledger([engineOf('prefill', 'p'), engineOf('decode', 'd')]);
-    ledger.take('d', { bufferBlocks: 10, hbmBlocks: 20 });
-    expectError(() => ledger.take('d', { bufferBlocks: 1 }), 'INTERNAL', /engine d/);
-    expectError(() => ledger.take('d', { hbmBlocks: 1 }), 'INTERNAL');
-    expectError(() => ledger.give('d', { bufferBlocks: 5, readBlocks: 1 }), 'INTERNAL');
-    expectError(() => ledger.give('d', { requests: 1 }), 'INTERNAL');
+    const d = ledger.engine('d');
+    ledger.take(d, { bufferBlocks: 10, hbmBlocks: 20 });
+    expectError(() => ledger.take(d, { bufferBlocks: 1 }), 'INTERNAL', /engine d/);
+    expectError(() => ledger.take(d, { hbmBlocks: 1 }), 'INTERNAL');
+    expectError(() => ledger.give(d, { bufferBlocks: 5, readBlocks: 1 }), 'INTERNAL');
+    expectError(() => ledger.give(d, { requests: 1 }), 'INTERNAL');
     expect(ledger.engine('d')).toMatchObject({ bufferBlocks: 10, hbmBlocks: 20, unfinishedRequests: 0 });
   });
 
   it('keeps a lost engine on the account, but not among the live', () => {
     const ledger = new Ledger([engineOf('prefill', 'p'), engineOf('decode', 'd')]);
-    ledger.take('d', { bufferBlocks: 3 });
-    ledger.lose('d');
+    const d = ledger.engine('d');
+    ledger.take(d, { bufferBlocks: 3 });
+    ledger.lose(d);
     expect(ledger.live('decode')).toEqual([]);
-    ledger.give('d', { bufferBlocks: 3 });
+    ledger.give(d, { bufferBlocks: 3 });
     expect(ledger.engine('d')).toMatchObject({ lost: true, bufferBlocks: 0 });
   });
 });

@@ -1,5 +1,5 @@
 import { expect } from 'vitest';
-import type { AdmissionOptions } from '../../src/scheduler/index.js';
+import type { Admission, AdmissionOptions, Assignment } from '../../src/scheduler/index.js';
 import type { EngineCapacity, EngineRole, RequestDescription } from '../../src/scheduler/index.js';
 import type { ErrorCode } from '../../src/errors/index.js';
 
@@ -54,4 +54,9 @@ export function expectError(action: () => unknown, code: ErrorCode, ...patterns:
   }
   expect(thrown).toMatchObject({ name: 'DualPathError', code });
   for (const pattern of patterns) expect((thrown as Error).message).toMatch(pattern);
+}
+
+export function admitAll(admission: Admission, ...requests: ReturnType<typeof requestOf>[]): Assignment[] {
+  for (const request of requests) admission.submit(request);
+  return admission.admit();
 }

@@ -1,0 +1,32 @@
+import type { RequestState } from './request-entry.js';
+import type { Assignment } from './types.js';
+
+/** What kept a head of a queue from going on. */
+export type WaitCause = 'prefill-room' | 'decode-hbm' | 'decode-buffer';
+
+/** Counts since the start, and what there is now. */
+export interface AdmissionStatistics {
+  readonly submitted: number;
+  readonly admitted: number;
+  readonly completed: number;
+  readonly failed: number;
+  /** Reports of stages or ends for what has ended, was never admitted, or belongs to another admission. */
+  readonly ignoredReports: number;
+  /** Engine loads that were not newer than the last. */
+  readonly staleLoads: number;
+  /** How often a head of a queue was found to have to wait, by cause. */
+  readonly headWaits: Readonly<Record<WaitCause, number>>;
+  readonly prefillReadBlocks: number;
+  readonly decodeReadBlocks: number;
+  /** Without a PE, or with one and in line for a DE. */
+  readonly waiting: number;
+  readonly running: number;
+}
+
+/** A request on its way: what has been decided of it. */
+export interface RequestView {
+  readonly state: RequestState;
+  readonly prefillEngine: string | undefined;
+  readonly decodeGroup: string | undefined;
+  readonly assignment: Assignment | undefined;
+}
