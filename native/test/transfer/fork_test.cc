@@ -87,14 +87,14 @@ class ForkTest : public StorageTest {
   std::shared_ptr<const Geometry> private_buffer_;
 };
 
-TEST_F(ForkTest, TheChildHasNoneOfTheArenas) {
+TEST_P(ForkTest, TheChildHasNoneOfTheArenas) {
   ASSERT_TRUE(mapped(arena_->base()));
   Child child([&] { return mapped(arena_->base()) ? 1 : 0; });
   EXPECT_EQ(child.end(), 0);
   EXPECT_TRUE(mapped(arena_->base()));
 }
 
-TEST_F(ForkTest, TransfersUnderWayArriveInTheParent) {
+TEST_P(ForkTest, TransfersUnderWayArriveInTheParent) {
   const auto keys = stored_blocks();
   const uint32_t id = engine_->add_geometry(private_buffer_);
   const uint32_t key_list = engine_->keys(keys);
@@ -119,7 +119,7 @@ TEST_F(ForkTest, TransfersUnderWayArriveInTheParent) {
   }
 }
 
-TEST_F(ForkTest, AChildThatLivesOnHoldsNothingUp) {
+TEST_P(ForkTest, AChildThatLivesOnHoldsNothingUp) {
   const auto keys = stored_blocks();
   Child child([] { return 0; });
   EXPECT_EQ(engine_->run({read(keys, slots(kBlocks))}).status, DP_ERROR_NONE);
@@ -129,6 +129,8 @@ TEST_F(ForkTest, AChildThatLivesOnHoldsNothingUp) {
   EXPECT_EQ(engine_->run({read(keys, slots(kBlocks))}).status, DP_ERROR_NONE);
   EXPECT_EQ(child.end(), 0);
 }
+
+INSTANTIATE_TEST_SUITE_P(Both, ForkTest, kBothWays(), name_of_way);
 
 }  // namespace
 }  // namespace dualpath::test

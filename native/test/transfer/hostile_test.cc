@@ -153,7 +153,7 @@ class HostileTest : public StorageTest {
   std::unique_ptr<Foreign> foreign_;
 };
 
-TEST_F(HostileTest, EveryProgramOfGarbageEnds) {
+TEST_P(HostileTest, EveryProgramOfGarbageEnds) {
   std::jthread vandal([&](std::stop_token stop) { vandalise(stop, false); });
   Random random(7);
   std::array<uint32_t, DP_ERROR_CLOSED + 1> ends{};
@@ -178,7 +178,7 @@ TEST_F(HostileTest, EveryProgramOfGarbageEnds) {
   EXPECT_EQ(engine_->statistics().door_errors.load(), 0u);
 }
 
-TEST_F(HostileTest, RingsThatAreWrittenOverDoNotOutliveTheirEngine) {
+TEST_P(HostileTest, RingsThatAreWrittenOverDoNotOutliveTheirEngine) {
   std::jthread vandal([&](std::stop_token stop) { vandalise(stop, true); });
   Random random(11);
   const uint64_t deadline = now_ns() + kPatience_ns;
@@ -204,7 +204,7 @@ TEST_F(HostileTest, RingsThatAreWrittenOverDoNotOutliveTheirEngine) {
   EXPECT_EQ(peer_->run({describe(DP_OP_NOP)}).status, DP_ERROR_NONE) << "other engines of the reactor go on";
 }
 
-TEST_F(HostileTest, ATailThatCannotBePublishesNothing) {
+TEST_P(HostileTest, ATailThatCannotBePublishesNothing) {
   std::atomic_ref<uint32_t> tail(engine_->door().submission().tail);
   const uint32_t right = tail.load();
   tail.store(right + foreign_->layout().submission_entries + 1);
@@ -215,7 +215,7 @@ TEST_F(HostileTest, ATailThatCannotBePublishesNothing) {
   EXPECT_EQ(engine_->run({describe(DP_OP_NOP)}).status, DP_ERROR_NONE);
 }
 
-TEST_F(HostileTest, APoolTakesBackWhatItGaveWhateverTheTableSays) {
+TEST_P(HostileTest, APoolTakesBackWhatItGaveWhateverTheTableSays) {
   constexpr uint32_t kSlots = 64;
   BlockPool pool(kSlots);
   uint32_t* const list = engine_->door().slots();
@@ -240,6 +240,8 @@ TEST_F(HostileTest, APoolTakesBackWhatItGaveWhateverTheTableSays) {
   EXPECT_EQ(std::ranges::adjacent_find(rest), rest.end()) << "no slot is free twice";
   EXPECT_TRUE(rest.empty() || rest.back() < kSlots);
 }
+
+INSTANTIATE_TEST_SUITE_P(Both, HostileTest, kBothWays(), name_of_way);
 
 }  // namespace
 }  // namespace dualpath::test
