@@ -63,7 +63,7 @@ function moduleFiles(tree, version, modules) {
 
 function packInitramfs(folder, files, target) {
   rmSync(folder, { recursive: true, force: true });
-  for (const name of ['bin', 'proc', 'sys', 'dev', 'tmp', 'host', 'upper', 'root', 'modules']) {
+  for (const name of ['bin', 'proc', 'sys', 'dev', 'tmp', 'host', 'upper', 'guest', 'modules']) {
     mkdirSync(join(folder, name), { recursive: true });
   }
   copyFileSync(output('sh', ['-c', 'command -v busybox']).trim(), join(folder, 'bin/busybox'));

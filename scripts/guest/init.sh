@@ -10,12 +10,12 @@ done
 mount -t 9p -o trans=virtio,version=9p2000.L,msize=1048576,cache=loose,ro host /host || poweroff -f
 mount -t tmpfs tmpfs /upper
 mkdir -p /upper/files /upper/work
-mount -t overlay overlay -o lowerdir=/host,upperdir=/upper/files,workdir=/upper/work /root
-for folder in proc sys dev; do mount --move /$folder /root/$folder; done
-mkdir -p /root/dev/shm
-mount -t tmpfs tmpfs /root/dev/shm
-script=$(sed -n 's/.*guest_script=\([^ ]*\).*/\1/p' /root/proc/cmdline)
+mount -t overlay overlay -o lowerdir=/host,upperdir=/upper/files,workdir=/upper/work /guest
+for folder in proc sys dev; do mount --move /$folder /guest/$folder; done
+mkdir -p /guest/dev/shm
+mount -t tmpfs tmpfs /guest/dev/shm
+script=$(sed -n 's/.*guest_script=\([^ ]*\).*/\1/p' /guest/proc/cmdline)
 echo 'guest: up'
-chroot /root /bin/sh "$script"
+chroot /guest /bin/sh "$script"
 echo "guest: exit status $?"
 poweroff -f
