@@ -134,8 +134,8 @@ TEST_P(ExpandProperty, WritesWhatACopyWrites) {
                     static_cast<uint32_t>(random() % 60)};
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < count; i++) {
-      bytes += copy_block(from.here->geometry(), from_slots[i], expected.here->geometry(), to_slots[i],
-                          part.layer, part.first_block + i, part.tokens, part.window_end);
+      ASSERT_TRUE(copy_block(from.here->geometry(), &from_slots[i], expected.here->geometry(), &to_slots[i],
+                             part.layer, part.first_block + i, part.tokens, part.window_end, &bytes));
     }
     uint64_t posted_bytes = 0;
     carry_out(pair, part, &posted_bytes);
