@@ -142,7 +142,9 @@ Napi::Value live_objects(const Napi::CallbackInfo& info) {
 
 // For tests: this environment refuses external buffers from now on, or no longer.
 Napi::Value refuse_external_buffers(const Napi::CallbackInfo& info) {
-  external_buffers_refused() = info[0].ToBoolean();
+  bool refuse = false;
+  napi_get_value_bool(info.Env(), info[0], &refuse);
+  external_buffers_refused() = refuse;
   return info.Env().Undefined();
 }
 

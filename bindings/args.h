@@ -30,6 +30,22 @@ inline void throw_argument(Napi::Env env, const char* name, const char* expected
   throw_status(env, Status::error("INVALID_ARGUMENT", std::string(name) + ": " + expected + " expected"));
 }
 
+// No conversions: those can run JavaScript, fail when a worker thread is being terminated, and leave an empty
+// value behind whose use ends the process.
+//
+// What is no number is beyond every range.
+inline uint32_t u32_of(const Napi::Value& value) {
+  uint32_t number = UINT32_MAX;
+  napi_get_value_uint32(value.Env(), value, &number);
+  return number;
+}
+// 0 for what is no number.
+inline uint64_t u64_of(const Napi::Value& value) {
+  int64_t number = 0;
+  napi_get_value_int64(value.Env(), value, &number);
+  return static_cast<uint64_t>(number);
+}
+
 // Reads options one by one; after the first wrong one `ok()` is false and an exception is pending.
 class Options {
  public:
@@ -70,7 +86,10 @@ class Options {
     return static_cast<uint64_t>(static_cast<int64_t>(number));
   }
   bool boolean(const char* name, bool fallback) {
-    return has(name) ? object_.Get(name).ToBoolean() : fallback;
+    if (!has(name)) return fallback;
+    bool value = fallback;
+    if (napi_get_value_bool(env_, object_.Get(name), &value) != napi_ok) fail(name, "true or false");
+    return value;
   }
   std::string string(const char* name) {
     const Napi::Value value = get(name);

@@ -150,7 +150,7 @@ Napi::Value lay_out_storage_file(const Napi::CallbackInfo& info) {
   if (!sizes.IsArray()) options.fail("sizes", "an array");
   if (!options.ok()) return env.Undefined();
   for (uint32_t i = 0; i < sizes.As<Napi::Array>().Length(); i++) {
-    worker->sizes.push_back(static_cast<uint64_t>(sizes.As<Napi::Array>().Get(i).ToNumber().Int64Value()));
+    worker->sizes.push_back(u64_of(sizes.As<Napi::Array>().Get(i)));
   }
   LayoutWorker* queued = worker.release();
   const Napi::Promise promise = queued->promise();

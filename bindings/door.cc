@@ -52,8 +52,8 @@ Napi::Value EngineObject::publish(const Napi::CallbackInfo& info) {
   const uint32_t entries = door.header().submission_entries;
   Napi::Uint32Array words;
   if (!uint32_array(info, 0, &words)) return env.Undefined();
-  const uint32_t first = info[1].ToNumber().Uint32Value();
-  const uint32_t count = info[2].ToNumber().Uint32Value();
+  const uint32_t first = u32_of(info[1]);
+  const uint32_t count = u32_of(info[2]);
   if (words.ElementLength() != entries * kDescriptorWords || count > entries) {
     throw_argument(env, "words", "the entries of the submission ring");
     return env.Undefined();
@@ -95,15 +95,15 @@ Napi::Value EngineObject::take_records(const Napi::CallbackInfo& info) {
 }
 
 Napi::Value EngineObject::counter(const Napi::CallbackInfo& info) {
-  const uint32_t index = info[0].ToNumber().Uint32Value();
+  const uint32_t index = u32_of(info[0]);
   if (!within(info, index, 1, engine_->door().counter_entries())) return info.Env().Undefined();
   return Napi::Number::New(info.Env(), static_cast<double>(engine_->door().counter(index)));
 }
 
 // zeroCounters(first, count): of counters that nothing refers to.
 Napi::Value EngineObject::zero_counters(const Napi::CallbackInfo& info) {
-  const uint32_t first = info[0].ToNumber().Uint32Value();
-  const uint32_t count = info[1].ToNumber().Uint32Value();
+  const uint32_t first = u32_of(info[0]);
+  const uint32_t count = u32_of(info[1]);
   if (!within(info, first, count, engine_->door().counter_entries())) return info.Env().Undefined();
   for (uint32_t i = 0; i < count; i++) engine_->door().counter_zero(first + i);
   return info.Env().Undefined();
@@ -111,7 +111,7 @@ Napi::Value EngineObject::zero_counters(const Napi::CallbackInfo& info) {
 
 // writeSlots(offset, slots)
 Napi::Value EngineObject::write_slots(const Napi::CallbackInfo& info) {
-  const uint32_t offset = info[0].ToNumber().Uint32Value();
+  const uint32_t offset = u32_of(info[0]);
   Napi::Uint32Array slots;
   if (!uint32_array(info, 1, &slots)) return info.Env().Undefined();
   if (!within(info, offset, slots.ElementLength(), engine_->door().header().slot_entries))
@@ -122,8 +122,8 @@ Napi::Value EngineObject::write_slots(const Napi::CallbackInfo& info) {
 
 // readSlots(offset, count) -> Uint32Array, a copy
 Napi::Value EngineObject::read_slots(const Napi::CallbackInfo& info) {
-  const uint32_t offset = info[0].ToNumber().Uint32Value();
-  const uint32_t count = info[1].ToNumber().Uint32Value();
+  const uint32_t offset = u32_of(info[0]);
+  const uint32_t count = u32_of(info[1]);
   if (!within(info, offset, count, engine_->door().header().slot_entries)) return info.Env().Undefined();
   Napi::Uint32Array slots = Napi::Uint32Array::New(info.Env(), count);
   std::memcpy(slots.Data(), engine_->door().slots() + offset, slots.ByteLength());
@@ -186,9 +186,8 @@ Napi::Value DoorServerObject::take_memory(const Napi::CallbackInfo& info) {
 
 // answer(tag, geometry): DP_NONE refuses it.
 Napi::Value DoorServerObject::answer(const Napi::CallbackInfo& info) {
-  const uint32_t geometry = info[1].ToNumber().Uint32Value();
-  server_->answer(info[0].ToNumber().Uint32Value(), geometry == DP_NONE ? DP_DOOR_INVALID : DP_DOOR_OK,
-                  geometry);
+  const uint32_t geometry = u32_of(info[1]);
+  server_->answer(u32_of(info[0]), geometry == DP_NONE ? DP_DOOR_INVALID : DP_DOOR_OK, geometry);
   return info.Env().Undefined();
 }
 

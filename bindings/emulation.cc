@@ -174,7 +174,7 @@ Napi::Value EmulatedGpuObject::statistics(const Napi::CallbackInfo& info) {
 }
 
 Napi::Value EmulatedGpuObject::cancel(const Napi::CallbackInfo& info) {
-  gpu_->cancel(info[0].ToNumber().Uint32Value());
+  gpu_->cancel(u32_of(info[0]));
   return info.Env().Undefined();
 }
 

@@ -100,7 +100,8 @@ Napi::Value EngineObject::doorbell(const Napi::CallbackInfo& info) {
 
 Napi::Value EngineObject::connect(const Napi::CallbackInfo& info) {
   uint32_t peer = 0;
-  const Status status = engine_->connect(info[0].ToString(), &peer);
+  const Status status =
+      engine_->connect(info[0].IsString() ? info[0].As<Napi::String>().Utf8Value() : "", &peer);
   if (!status.ok()) {
     throw_status(info.Env(), status);
     return info.Env().Undefined();
@@ -109,7 +110,7 @@ Napi::Value EngineObject::connect(const Napi::CallbackInfo& info) {
 }
 
 Napi::Value EngineObject::cancel(const Napi::CallbackInfo& info) {
-  engine_->request_cancel(info[0].ToNumber().Uint32Value());
+  engine_->request_cancel(u32_of(info[0]));
   return doorbell(info);
 }
 
@@ -118,13 +119,13 @@ Napi::Value EngineObject::hash(const Napi::CallbackInfo& info) {
 }
 
 Napi::Value EngineObject::cancel_hash(const Napi::CallbackInfo& info) {
-  cancel_lookup(*lookups_, info[0].ToNumber().Uint32Value());
+  cancel_lookup(*lookups_, u32_of(info[0]));
   return info.Env().Undefined();
 }
 
 // The file of the block whose key stands at this entry of the key table; empty without a store.
 Napi::Value EngineObject::block_path(const Napi::CallbackInfo& info) {
-  const uint32_t key = info[0].ToNumber().Uint32Value();
+  const uint32_t key = u32_of(info[0]);
   const auto& store = engine_->options().store;
   if (store == nullptr || key >= engine_->door().header().key_entries)
     return Napi::String::New(info.Env(), "");

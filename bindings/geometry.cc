@@ -163,8 +163,8 @@ Napi::Value EngineObject::add_pages(const Napi::CallbackInfo& info) {
 Napi::Value EngineObject::write_pages(const Napi::CallbackInfo& info) {
   const Napi::Env env = info.Env();
   Options options(env, info[2]);
-  const auto geometry = engine_->geometry(info[0].ToNumber().Uint32Value());
-  const uint32_t offset = info[1].ToNumber().Uint32Value();
+  const auto geometry = engine_->geometry(u32_of(info[0]));
+  const uint32_t offset = u32_of(info[1]);
   const BlockSpan span{options.u32("firstBlock"),
                        options.u32("blocks"),
                        {options.u32("tokenBegin"), options.u32("tokenEnd")},

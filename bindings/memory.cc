@@ -187,8 +187,8 @@ Napi::Value BlockPoolObject::available(const Napi::CallbackInfo& info) {
 }
 
 bool BlockPoolObject::range(const Napi::CallbackInfo& info, uint32_t* offset, uint32_t* count) {
-  *offset = info[0].ToNumber().Uint32Value();
-  *count = info[1].ToNumber().Uint32Value();
+  *offset = u32_of(info[0]);
+  *count = u32_of(info[1]);
   const uint32_t entries = door_->header().slot_entries;
   if (*offset <= entries && *count <= entries - *offset) return true;
   throw_argument(info.Env(), "list", "a range of the slot table");

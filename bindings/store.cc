@@ -38,7 +38,7 @@ StoreObject::StoreObject(const Napi::CallbackInfo& info) : Wrap(info) {
   std::vector<uint64_t> layer_bytes;
   const Napi::Array array = layers.As<Napi::Array>();
   for (uint32_t i = 0; i < array.Length(); i++) {
-    layer_bytes.push_back(static_cast<uint64_t>(array.Get(i).ToNumber().Int64Value()));
+    layer_bytes.push_back(u64_of(array.Get(i)));
   }
   std::span<const uint8_t> salt;
   if (options.has("salt")) {
@@ -113,9 +113,9 @@ Napi::Value StoreObject::statistics(const Napi::CallbackInfo& info) {
 // release(keyOffset, held, stored): ends what a look-up holds of a chain in the key table, and ages the
 // chain's stored blocks.
 Napi::Value EngineObject::release(const Napi::CallbackInfo& info) {
-  const uint32_t offset = info[0].ToNumber().Uint32Value();
-  const uint32_t held = info[1].ToNumber().Uint32Value();
-  const uint32_t stored = info[2].ToNumber().Uint32Value();
+  const uint32_t offset = u32_of(info[0]);
+  const uint32_t held = u32_of(info[1]);
+  const uint32_t stored = u32_of(info[2]);
   const uint32_t entries = engine_->door().header().key_entries;
   const auto& store = engine_->options().store;
   if (store == nullptr || offset > entries || std::max(held, stored) > entries - offset) {

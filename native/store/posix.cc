@@ -25,6 +25,12 @@ Status io_error(const char* call, const std::string& path, int sys_errno) {
     case EROFS:
       message += "; this process needs read, write and search permission on a writable file system there";
       break;
+    case EMFILE:
+      message += "; raise this process's limit of open files (ulimit -n)";
+      break;
+    case ENFILE:
+      message += "; raise the system's limit of open files (fs.file-max)";
+      break;
     case EIO:
       message += "; the device failed, the kernel's log says more";
       break;
