@@ -43,6 +43,7 @@ class UringIo final : public BlockIo {
   io_uring ring_{};
   bool ready_ = false;
   bool enabled_ = false;
+  unsigned unsubmitted_ = 0;                  // chains since the last submission
   std::array<bool, kMaxWatched> watching_{};  // whether a poll request for it is under way
   unsigned failures_ = 0;                     // submissions in a row of which the kernel took nothing
   uint64_t retry_ns_ = kNever;
