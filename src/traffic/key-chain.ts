@@ -55,19 +55,15 @@ export class KeyChain {
     tokens: Uint32Array,
     lookUp: boolean,
     extraBlocks = 0,
+    signal?: AbortSignal,
   ): Promise<KeyChain> {
     const blocks = layout.fullBlocksFor(tokens.length);
     const capacity = blocks + extraBlocks;
     const offset = engine.keyTable.take(capacity);
     try {
       const { blockTokens } = layout;
-      const stored = await engine.hash(tokens, {
-        firstToken: 0,
-        blockTokens,
-        blocks,
-        keyOffset: offset,
-        lookUp,
-      });
+      const range = { firstToken: 0, blockTokens, blocks, keyOffset: offset, lookUp };
+      const stored = await engine.hash(tokens, range, signal);
       const usable = layout.fullBlocksFor(Math.max(tokens.length - 1, 0));
       const hits = Math.min(stored, usable);
       return new KeyChain(engine, layout, offset, capacity, blocks, stored, hits);

@@ -167,11 +167,13 @@ export class TrafficManager {
       }
       this.#lookups++;
       try {
-        const chain = await KeyChain.hash(this.engine, this.layout, tokens, lookUp);
-        // It writes the key table until it ends, so it is waited for.
+        // What is stopped has ended with the look-up: until then it writes the key table.
+        const chain = await KeyChain.hash(this.engine, this.layout, tokens, lookUp, 0, interruption.signal);
         if (interruption.stopped) chain.release();
         interruption.throwIfStopped('the look-up');
         return chain;
+      } catch (error) {
+        throw interruption.explain(error);
       } finally {
         this.#lookups--;
       }
