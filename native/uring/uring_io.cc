@@ -12,21 +12,14 @@
 namespace dualpath {
 namespace {
 
-constexpr unsigned kEntries =
-    BlockIo::kMaxOps * BlockOp::kMaxCalls + 1;  // a chain of every operation, a poll
+constexpr unsigned kEntries = BlockIo::kMaxOps * BlockOp::kMaxCalls + 1;  // a chain of every operation
 // Chains given to the kernel at once. Who collects more lets the device wait meanwhile: random reads of 4 KiB
 // at a depth of 32 lose 15 %, while single ones cost a third more CPU.
 constexpr unsigned kSubmitBatch = 4;
 
-// Requests of operations have higher numbers.
-constexpr bool is_watch(uint64_t data) { return data < BlockIo::kMaxWatched; }
-static_assert(BlockIo::kMaxWatched <= BlockOp::kMaxCalls);
 constexpr unsigned kMaxFailures = 1000;  // with kRetry_ns in between: a second
 constexpr uint64_t kRetry_ns = 1'000'000;
 
-constexpr unsigned kDeferred = IORING_SETUP_CLAMP | IORING_SETUP_SUBMIT_ALL | IORING_SETUP_R_DISABLED |
-                               IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN |
-                               IORING_SETUP_TASKRUN_FLAG;  // Linux 6.1
 constexpr unsigned kCooperative = IORING_SETUP_CLAMP | IORING_SETUP_SUBMIT_ALL | IORING_SETUP_R_DISABLED |
                                   IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG;  // Linux 5.19
 
@@ -61,13 +54,8 @@ Status UringIo::create(FaultPlan* faults, std::unique_ptr<BlockIo>* out) {
 
 Status UringIo::set_up() {
   io_uring_params params{};
-  int rc = 0;
-  for (const unsigned flags : {kDeferred, kCooperative}) {
-    params = {};
-    params.flags = flags;
-    rc = io_uring_queue_init_params(kEntries, &ring_, &params);
-    if (rc != -EINVAL) break;
-  }
+  params.flags = kCooperative;
+  int rc = io_uring_queue_init_params(kEntries, &ring_, &params);
   if (rc < 0) return refused("io_uring_setup", -rc);
   ready_ = true;
   // A linked read must find the file that the request before it has opened.
@@ -208,16 +196,6 @@ int UringIo::enter() {
 }
 
 // Multishot: it answers every time the eventfd is written.
-void UringIo::prepare_watch() {
-  for (size_t i = 0; i < kMaxWatched; i++) {
-    if (watching_[i] || watched_fds_[i] < 0) continue;
-    watching_[i] = true;
-    io_uring_sqe* entry = io_uring_get_sqe(&ring_);
-    io_uring_prep_poll_multishot(entry, watched_fds_[i], POLLIN);
-    io_uring_sqe_set_data64(entry, i);
-  }
-}
-
 void UringIo::submit() {
   unsubmitted_ = 0;
   const unsigned waiting = io_uring_sq_ready(&ring_);
@@ -249,10 +227,6 @@ void UringIo::take_back(unsigned entries, int error) {
   const unsigned head = *ring_.sq.khead;
   for (unsigned i = 0; i < entries; i++) {
     const uint64_t data = ring_.sq.sqes[(head + i) & *ring_.sq.kring_mask].user_data;
-    if (is_watch(data)) {
-      watching_[data] = false;
-      continue;
-    }
     BlockOp& op = ops_[data / BlockOp::kMaxCalls - 1];
     if (answered(op, data % BlockOp::kMaxCalls, -error)) stopped_.push_back(&op);
   }
@@ -283,37 +257,24 @@ BlockOp* UringIo::next_stopped() {
   while (io_uring_peek_cqe(&ring_, &cqe) == 0) {
     const uint64_t data = io_uring_cqe_get_data64(cqe);
     const int result = cqe->res;
-    const bool more = (cqe->flags & IORING_CQE_F_MORE) != 0;
     io_uring_cqe_seen(&ring_, cqe);
-    if (is_watch(data)) {
-      watching_[data] = more;
-      continue;
-    }
     BlockOp& op = ops_[data / BlockOp::kMaxCalls - 1];
     if (answered(op, data % BlockOp::kMaxCalls, result)) return &op;
   }
   return nullptr;
 }
 
+// In ppoll, not in the ring: of a multishot poll in a DEFER_TASKRUN ring wake-ups have been lost
+// (Linux 6.18).
 void UringIo::submit_and_wait(uint64_t timeout_ns) {
-  unsubmitted_ = 0;
-  prepare_watch();
-  const unsigned waiting = io_uring_sq_ready(&ring_);
-  const bool injected = faults_ != nullptr && (faults_->submit_errors.load(std::memory_order_relaxed) > 0 ||
-                                               faults_->submit_at_most.load(std::memory_order_relaxed) > 0);
-  if (waiting > 0 && injected) submit();
-  if (!stopped_.empty()) return;
-  timeout_ns = std::min(timeout_ns, io_uring_sq_ready(&ring_) > 0 ? kRetry_ns : kLongestSleep_ns);
-  __kernel_timespec timeout{static_cast<int64_t>(timeout_ns / 1'000'000'000u),
-                            static_cast<long long>(timeout_ns % 1'000'000'000u)};
   enable();
-  io_uring_cqe* cqe;
-  if (injected || io_uring_sq_ready(&ring_) == 0) {
-    io_uring_wait_cqe_timeout(&ring_, &cqe, &timeout);
-  } else {
-    const int rc = io_uring_submit_and_wait_timeout(&ring_, &cqe, 1, &timeout, nullptr);
-    settle(waiting, rc);
-  }
+  submit();
+  if (!stopped_.empty() || io_uring_cq_ready(&ring_) > 0) return;
+  timeout_ns = std::min(timeout_ns, io_uring_sq_ready(&ring_) > 0 ? kRetry_ns : kLongestSleep_ns);
+  pollfd fds[3] = {{ring_.ring_fd, POLLIN, 0}, {watched_fds_[0], POLLIN, 0}, {watched_fds_[1], POLLIN, 0}};
+  const timespec timeout{static_cast<time_t>(timeout_ns / 1'000'000'000u),
+                         static_cast<long>(timeout_ns % 1'000'000'000u)};
+  ppoll(fds, 3, &timeout, nullptr);  // -1 is passed over
 }
 
 }  // namespace dualpath

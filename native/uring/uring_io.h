@@ -35,7 +35,6 @@ class UringIo final : public BlockIo {
   void prepare_transfer(const BlockOp* op, int file, io_uring_sqe* entry);
   void prepare(BlockOp* op, BlockCall call, io_uring_sqe* entry);
   int enter();
-  void prepare_watch();
   void settle(unsigned waiting, int rc);
   void take_back(unsigned entries_left, int error);
   bool answered(BlockOp& op, unsigned index, int result);
@@ -43,9 +42,8 @@ class UringIo final : public BlockIo {
   io_uring ring_{};
   bool ready_ = false;
   bool enabled_ = false;
-  unsigned unsubmitted_ = 0;                  // chains since the last submission
-  std::array<bool, kMaxWatched> watching_{};  // whether a poll request for it is under way
-  unsigned failures_ = 0;                     // submissions in a row of which the kernel took nothing
+  unsigned unsubmitted_ = 0;  // chains since the last submission
+  unsigned failures_ = 0;     // submissions in a row of which the kernel took nothing
   uint64_t retry_ns_ = kNever;
   std::vector<BlockOp*> stopped_;  // chains that ended here, not by a completion
   std::array<bool, kMaxFiles> files_{};

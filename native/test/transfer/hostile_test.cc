@@ -85,9 +85,6 @@ dp_descriptor garbage(Random& random) {
 class HostileTest : public StorageTest {
  protected:
   void SetUp() override {
-#ifdef __SANITIZE_THREAD__
-    GTEST_SKIP() << "they race with the data path on purpose";
-#endif
     StorageTest::SetUp();
     engine_->add_geometry(full_blocks(shape_, 3));  // of other memory
     peer_ = std::make_unique<Engine>(*reactor_, "peer");
@@ -95,6 +92,9 @@ class HostileTest : public StorageTest {
     peer_->add_geometry(full_blocks(uniform_shape(4, kTokens, {{82, 0}, {36, 7}}), 2));
     engine_->connect("peer");
     foreign_ = std::make_unique<Foreign>(engine_->door());
+#ifdef __SANITIZE_THREAD__
+    GTEST_SKIP() << "they race with the data path on purpose";
+#endif
   }
   void TearDown() override {
     engine_->close();
