@@ -72,7 +72,7 @@ UringIo::~UringIo() {
   if (ready_) io_uring_queue_exit(&ring_);
 }
 
-// The ring belongs to the thread that enables it (IORING_SETUP_SINGLE_ISSUER).
+// By the thread that will use the ring.
 void UringIo::enable() {
   if (enabled_) return;
   enabled_ = true;
@@ -264,7 +264,7 @@ BlockOp* UringIo::next_stopped() {
   return nullptr;
 }
 
-// In ppoll, not in the ring: of a multishot poll in a DEFER_TASKRUN ring wake-ups have been lost
+// In ppoll, not in the ring: of multishot polls in a DEFER_TASKRUN ring wake-ups have been lost
 // (Linux 6.18).
 void UringIo::submit_and_wait(uint64_t timeout_ns) {
   enable();
