@@ -177,8 +177,11 @@ describe.each(injected)('%s, injected', (name, errno, code, remedy) => {
   });
 });
 
+// UBSan looks at an object by way of a pipe: with no files left it takes sound ones for broken.
+const sanitized = process.env.UBSAN_OPTIONS !== undefined;
+
 describe('no more open files', () => {
-  it('is an error that says so, and over when there are some again', () => {
+  it.skipIf(sanitized)('is an error that says so, and over when there are some again', () => {
     const { status, stdout, stderr } = spawnSync(
       process.execPath,
       [new URL('./open-files-process.mjs', import.meta.url).pathname, scratchDirectory()],
