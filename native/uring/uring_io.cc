@@ -195,7 +195,6 @@ int UringIo::enter() {
   return rc;
 }
 
-// Multishot: it answers every time the eventfd is written.
 void UringIo::submit() {
   unsubmitted_ = 0;
   const unsigned waiting = io_uring_sq_ready(&ring_);

@@ -1,6 +1,6 @@
 // Storage operations through one io_uring (liburing, Linux 5.19 or later): each chain is linked requests on a
 // direct descriptor of the operation's own, reads and writes use registered buffers where the memory could be
-// registered, and everything started is given to the kernel in one system call.
+// registered, and a few chains at a time are given to the kernel in one system call.
 #pragma once
 #include <liburing.h>
 
