@@ -10,15 +10,18 @@ afterAll(() => {
   rmSync(folder, { recursive: true });
 });
 
-function count(exitStatus: number, report?: unknown): string {
+function run(exitStatus: number, report?: unknown): { counts: string; said: string } {
   const args = [script, String(exitStatus)];
   if (report !== undefined) {
     const path = join(folder, 'report.json');
     writeFileSync(path, typeof report === 'string' ? report : JSON.stringify(report));
     args.push(path);
   }
-  return spawnSync(process.execPath, args, { encoding: 'utf8' }).stdout.trim();
+  const { stdout, stderr } = spawnSync(process.execPath, args, { encoding: 'utf8' });
+  return { counts: stdout.trim(), said: stderr };
 }
+
+const count = (exitStatus: number, report?: unknown): string => run(exitStatus, report).counts;
 
 const passing = { status: 'RUN', result: 'COMPLETED' };
 const googleTest = (...tests: object[]): object => ({ testsuites: [{ testsuite: tests }] });
@@ -49,5 +52,34 @@ describe('the count of a stage', () => {
     expect(count(1, vitest(7, 0))).toBe('7 1');
     expect(count(0, vitest(0, 0))).toBe('0 1');
     expect(count(0, '{"numPassed')).toBe('0 1');
+  });
+
+  it('names the tests that failed, with what they said', () => {
+    const native = googleTest(passing, {
+      ...passing,
+      classname: 'Ring',
+      name: 'Wraps',
+      failures: [{ failure: 'ring.cc:7\nExpected 1' }],
+    });
+    expect(run(1, native).said).toBe('FAILED Ring.Wraps\n    ring.cc:7\n    Expected 1\n');
+    const unit = {
+      ...vitest(1, 1),
+      testResults: [
+        {
+          name: 'a.test.ts',
+          status: 'failed',
+          message: '',
+          assertionResults: [
+            { status: 'passed', fullName: 'a holds', failureMessages: [] },
+            { status: 'failed', fullName: 'a breaks', failureMessages: ['AssertionError: x'] },
+          ],
+        },
+        { name: 'b.test.ts', status: 'failed', message: 'SyntaxError', assertionResults: [] },
+        { name: 'c.test.ts', status: 'passed', message: '', assertionResults: [] },
+      ],
+    };
+    expect(run(1, unit).said).toBe(
+      'FAILED a.test.ts: a breaks\n    AssertionError: x\nFAILED b.test.ts\n    SyntaxError\n',
+    );
   });
 });
