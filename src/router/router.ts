@@ -72,6 +72,7 @@ export class Router {
     this.cluster.instances.push(instance);
     this.cluster.updateRoutable();
     this.policy.instanceAdded?.(instance, this.cluster);
+    this.#evacuateUnroutable();
     return instance;
   }
 
@@ -83,7 +84,7 @@ export class Router {
       instance.draining = true;
       this.cluster.updateRoutable();
       this.policy.instanceRemoved?.(instance, this.cluster);
-      this.#evacuate(instance);
+      this.#evacuateUnroutable();
     }
     return instance;
   }
@@ -102,8 +103,7 @@ export class Router {
     this.#advance(nowS);
     instance.healthy = healthy;
     this.cluster.updateRoutable();
-    // One more or one less sick instance may change what all sick ones are good for.
-    for (const each of this.cluster.instances) if (!each.routable) this.#evacuate(each);
+    this.#evacuateUnroutable();
   }
 
   /** By the instance's own account, so many uncached tokens are pending; null takes back what it said. */
@@ -267,6 +267,11 @@ export class Router {
     this.#migrations++;
     this.#decisions.migrate?.(request, from, to);
     this.#dispatch(to);
+  }
+
+  /** One instance more or less, sick or well, may change what all sick ones are good for. */
+  #evacuateUnroutable(): void {
+    for (const each of this.cluster.instances) if (!each.routable) this.#evacuate(each);
   }
 
   /** Routes anew what waits at an instance that may not be given requests. */

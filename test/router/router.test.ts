@@ -136,6 +136,20 @@ describe('Router', () => {
     expect(() => router.submit(input([1]), 2)).toThrow(/no instance to route to/);
   });
 
+  it('routes anew what waits at a sick instance when another one leaves or joins', () => {
+    for (const change of ['leave', 'join'] as const) {
+      const { router } = routerOf(new RoundRobinPolicy(), ['a', 'b', 'c']);
+      for (const name of ['a', 'b']) router.setHealth(name, false, 0); // most are sick: all serve
+      for (let i = 0; i < 15; i++) router.submit(input([i]), 0);
+      if (change === 'leave') router.drainInstance('a', 1);
+      else router.addInstance({ name: 'd', cacheTokens: 8192 }, 1);
+      const waits = (name: string): number =>
+        router.cluster.instances.find((each) => each.name === name)!.waiting.size;
+      expect([waits('a'), waits('b')]).toEqual([0, 0]);
+      expect(waits('c')).toBeGreaterThan(2);
+    }
+  });
+
   it('passes over sick instances until more than half are sick', () => {
     const { router } = routerOf(new RoundRobinPolicy(), ['a', 'b', 'c', 'd']);
     const routable = (): string[] => router.cluster.routable.map(({ name }) => name);
