@@ -3,6 +3,7 @@ import { defineConfig } from 'vitest/config';
 export default defineConfig({
   test: {
     include: ['test/**/*.test.ts'],
+    globalSetup: ['test/global-setup.ts'],
     // A process for each file: the add-on's threads and locked memory end with the file that used them.
     pool: 'forks',
     isolate: true,
