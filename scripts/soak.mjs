@@ -38,7 +38,10 @@ const layout = blockLayout(
   { blockTokens },
 );
 
-/** Growth over the measured part of the run that is still called flat; what is freed late makes some noise. */
+/**
+ * Of the measured part of the run, what follows the warm-up. Growth that is still called flat: what is freed late makes
+ * some noise. Pauses: of collections that this script does not force.
+ */
 const limits = {
   rss_growth_bytes: 24 * 2 ** 20,
   heap_growth_bytes: 8 * 2 ** 20,
@@ -59,17 +62,21 @@ if (!Number.isSafeInteger(wanted) || wanted < 1) {
 setFlagsFromString('--expose-gc');
 const collect = runInNewContext('gc');
 
-const pauses = { ms: [], forced: 0, major: 0 };
+const moved = { saved: 0, loaded: 0, copied: 0 };
+const total = () => moved.saved + moved.loaded + moved.copied;
+const warm = () => total() >= warmUpShare * wanted;
+
+const pauses = { ms: [], warmUpMs: [], forced: 0, major: 0 };
 new PerformanceObserver((list) => {
   for (const { duration, detail } of list.getEntries()) {
     if ((detail.flags & constants.NODE_PERFORMANCE_GC_FLAGS_FORCED) !== 0) pauses.forced++;
-    else pauses.ms.push(duration);
-    if (detail.kind === constants.NODE_PERFORMANCE_GC_MAJOR) pauses.major++;
+    else {
+      (warm() ? pauses.ms : pauses.warmUpMs).push(duration);
+      if (detail.kind === constants.NODE_PERFORMANCE_GC_MAJOR) pauses.major++;
+    }
   }
 }).observe({ entryTypes: ['gc'] });
 
-const moved = { saved: 0, loaded: 0, copied: 0 };
-const total = () => moved.saved + moved.loaded + moved.copied;
 const samples = [];
 const sample = () => {
   const { rss, heapUsed } = process.memoryUsage();
@@ -229,6 +236,7 @@ console.log(
     gc_p50_ms: quantile(sorted, 0.5),
     gc_p90_ms: quantile(sorted, 0.9),
     gc_max_ms: sorted.at(-1) ?? 0,
+    gc_warm_up_max_ms: Math.max(0, ...pauses.warmUpMs),
     gc_major: pauses.major,
     ...{ gc_pauses: sorted.length, gc_forced: pauses.forced, samples: measured.length },
     rss_first_bytes: measured[0]?.rss ?? 0,
