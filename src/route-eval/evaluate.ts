@@ -150,6 +150,9 @@ export async function evaluate(trace: RouteTrace, options: EvaluationOptions): P
   };
 }
 
+/** The paper, it with limited sub-keys, and our own. */
+const scalingPolicies = ['dualmap', 'spread-key', 'late-lane'] as const;
+
 function runSpecial(
   trace: RouteTrace,
   options: EvaluationOptions,
@@ -163,7 +166,7 @@ function runSpecial(
       ? elasticity(trace, { ...options, policies: [...ours, 'min-ttft', 'least-loaded'], qps: 0.85 * qps })
       : [],
     scaling: wants('scaling')
-      ? scaling(trace, { ...options, policies: ours.slice(0, 1).concat(ours.slice(-1)), qps })
+      ? scaling(trace, { ...options, policies: options.policies ?? scalingPolicies, qps })
       : [],
   };
 }

@@ -57,6 +57,13 @@ const paperKey = {
   relative: 'instances',
   trees: 1,
 } as const;
+const relativeKey = {
+  share: 'requests',
+  extendAbove: 0.5,
+  shrinkBelow: 0.25,
+  relative: 'instances',
+  trees: 1,
+} as const;
 const releasedKey = {
   share: 'requests',
   extendAbove: 0.0612,
@@ -132,6 +139,21 @@ export const policyEntries: readonly PolicyEntry[] = [
     fallback: 'smaller-ttft',
   }),
   dualMap('no-rebalancing', 'ablation', 'no rebalancing', { rebalance: 'none' }),
+  dualMap(
+    'spread-key',
+    'ablation',
+    'the variant with relative thresholds; a hot prefix lies where it is borne',
+    {
+      fallback: 'other-if-slo',
+      rebalance: 'any-overloaded',
+      key: { ...relativeKey, subKeyShare: 0.25 },
+    },
+  ),
+  dualMap('relative-key', 'ablation', 'the same; a hot prefix lies everywhere', {
+    fallback: 'other-if-slo',
+    rebalance: 'any-overloaded',
+    key: relativeKey,
+  }),
   dualMap('third-instance', 'ablation', 'rebalancing to the least loaded of all', {
     rebalanceTargets: 'any',
   }),
@@ -157,6 +179,7 @@ export const policyEntries: readonly PolicyEntry[] = [
   lane('lane-no-samples', 'ablation', 'no candidates by chance', { samples: 0 }),
   lane('lane-no-directory', 'ablation', 'no directory of holders', { directory: false }),
   lane('lane-leaves-always', 'ablation', 'leaves the holder at any price', { leavesUpTo: 1 }),
+  lane('lane-everywhere', 'ablation', 'hot prefixes lie on every instance', { subKeyShare: undefined }),
   lane('lane-told-only', 'ablation', 'no account of its own', { counts: false }),
 ];
 

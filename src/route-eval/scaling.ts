@@ -27,8 +27,10 @@ export interface ScalingResult {
 
 /** Requests of a copy: enough for a warm cluster, few enough for 128 copies. */
 const requestsPerCopy = 2000;
-/** Rates around the expected goodput. */
-const steps = [0.7, 0.8, 0.85, 0.9, 0.95, 1, 1.05, 1.1, 1.2, 1.35] as const;
+/** Rates around the expected goodput, from the lowest up; and where that one is too high, down. */
+const stepsUp = [0.7, 0.8, 0.85, 0.9, 0.95, 1, 1.05, 1.1, 1.2, 1.35] as const;
+const stepsDown = [0.5, 0.35, 0.2, 0.1] as const;
+const goodShare = 0.9;
 
 /** One seed: with many replicas one run averages over as many as several seeds do. */
 export function scaling(trace: RouteTrace, options: ScalingOptions): ScalingResult[] {
@@ -60,20 +62,24 @@ function findGoodput(
   copies: number,
   options: ScalingOptions,
 ): number {
-  const grid: number[] = [];
-  const attainment: number[] = [];
-  for (const step of steps) {
+  const warmUpRequests = Math.min(options.warmUpRequests, Math.floor(trace.promptTokens.length / 4)) * copies;
+  const setting = { ...options.setting, replicas };
+  const runs: { qps: number; attainment: number }[] = [];
+  const tryStep = (step: number): number => {
     const qps = (options.qps * step * replicas) / options.setting.replicas;
-    const warmUpRequests =
-      Math.min(options.warmUpRequests, Math.floor(trace.promptTokens.length / 4)) * copies;
-    const setting = { ...options.setting, replicas };
-    const metrics = runTask(trace, { policy, qps, seed: 0, setting, warmUpRequests, copies });
-    grid.push(qps);
-    attainment.push(metrics.attainment);
-    // Higher rates only take longer.
-    if (metrics.attainment < 0.8) break;
-  }
-  return goodputOf(grid, attainment).qps;
+    const { attainment } = runTask(trace, { policy, qps, seed: 0, setting, warmUpRequests, copies });
+    runs.push({ qps, attainment });
+    return attainment;
+  };
+  // Rates far beyond the goodput only take longer.
+  stepsUp.every((step) => tryStep(step) >= goodShare - 0.1);
+  if (runs[0]!.attainment < goodShare) stepsDown.some((step) => tryStep(step) >= goodShare);
+  runs.sort((a, b) => a.qps - b.qps);
+  return goodputOf(
+    runs.map(({ qps }) => qps),
+    runs.map(({ attainment }) => attainment),
+    goodShare,
+  ).qps;
 }
 
 function cut(trace: RouteTrace, requests: number): RouteTrace {

@@ -13,7 +13,7 @@ const chain = 2;
 const parent = 3;
 /** Requests of the window that have the prefix. */
 const samples = 4;
-/** 1 where the prefix is extended. */
+/** Where the prefix is extended 1 and the log2 of the number of sub-keys of its extension, else 0. */
 const extended = 5;
 /** Blocks of the key before the last change, and how many looks at that pair may still fail before it is given up. */
 const keyedBefore = 6;
@@ -25,6 +25,9 @@ export const growFrom = 4;
 /** The longest key. */
 export const keyBlocksMax = 64;
 
+/** Sub-keys of one prefix: 2 to this power at most. */
+const subKeysMaxLog2 = 16;
+
 /** What follows the number of instances. */
 export interface HotnessScale {
   /** Requests of the window. */
@@ -33,6 +36,22 @@ export interface HotnessScale {
   readonly extendAbove: number;
   /** ... and one with less is a key by itself again. */
   readonly shrinkBelow: number;
+  /** Left out: the keys that extend a prefix are as many as the blocks that follow it. */
+  readonly spread?: SpreadScale | undefined;
+}
+
+/** A prefix lies on as many instances as bear it, not on all of them. */
+export interface SpreadScale {
+  /** What one sub-key of a prefix is to carry. */
+  readonly subKeyShare: number;
+  /** A prefix that needs this many sub-keys lies everywhere anyway, and is not limited. */
+  readonly subKeysMax: number;
+}
+
+/** For pairs of `instances`, a sub-key carries `subKeyShare` of what an instance should. */
+export function spreadScale(subKeyShare: number | undefined, instances: number): SpreadScale | undefined {
+  if (subKeyShare === undefined) return undefined;
+  return { subKeyShare: subKeyShare / instances, subKeysMax: instances / 2 };
 }
 
 export interface HotnessOptions extends HotnessScale {
@@ -74,6 +93,7 @@ export class HotnessTree {
   #total = 0;
   #former = none;
   #formerDepth = 0;
+  #subKeys = 0;
   #changes = 0;
   #uncounted = 0;
 
@@ -131,6 +151,7 @@ export class HotnessTree {
       if (depth === count || node === none || !this.#isExtended(node, depth)) break;
       above = node;
     }
+    this.#subKeys = above === none ? 0 : this.#subKeysOf(above);
     // What changed last is the prefix itself, if it shrank, or the one above it.
     const changed = node !== none && this.#get(node, grace) > 0 ? node : above;
     const known =
@@ -138,6 +159,15 @@ export class HotnessTree {
     this.#former = known ? changed : none;
     this.#formerDepth = known ? this.#get(changed, keyedBefore) : 0;
     return depth;
+  }
+
+  /**
+   * After `depthOf`: over how many sub-keys the prefix above the key's last block is to be spread, a power of two; 0: as
+   * many as there are blocks that follow it. Without a limit a hot prefix comes to lie on every instance, and a large
+   * cluster computes it once on each.
+   */
+  get subKeys(): number {
+    return this.#subKeys;
   }
 
   /**
@@ -201,7 +231,7 @@ export class HotnessTree {
   }
 
   #extend(node: number, keyed: number): boolean {
-    if (this.#get(node, extended) === 1) return true;
+    if (this.#get(node, extended) > 0) return true;
     if (this.#get(node, samples) + 1 < this.#options.minSamples) return false;
     if (this.#weight[node]! <= this.#scale.extendAbove * this.#total) return false;
     this.#set(node, extended, 1);
@@ -220,6 +250,17 @@ export class HotnessTree {
     this.#set(node, grace, this.#scale.window);
     this.#changes++;
     return false;
+  }
+
+  /** Doubles at once, and halves where a quarter would do: a share at the edge of a power of two changes nothing. */
+  #subKeysOf(node: number): number {
+    const { spread } = this.#scale;
+    if (spread === undefined) return 0;
+    const wanted = this.#weight[node]! / (spread.subKeyShare * this.#total);
+    const log2 = Math.min(subKeysMaxLog2, Math.max(0, Math.ceil(Math.log2(wanted))));
+    let now = this.#get(node, extended) - 1;
+    if (log2 > now || log2 < now - 1) this.#set(node, extended, (now = log2) + 1);
+    return 2 ** now < spread.subKeysMax ? 2 ** now : 0;
   }
 
   #get(node: number, field: number): number {
@@ -268,7 +309,7 @@ export class HotnessTree {
       while (this.#get(at, chain) !== node) at = this.#get(at, chain);
       this.#set(at, chain, this.#get(node, chain));
     }
-    if (this.#get(node, extended) === 1) this.#changes++;
+    if (this.#get(node, extended) > 0) this.#changes++;
     this.#free[this.#freeCount++] = node;
   }
 }

@@ -1,12 +1,13 @@
 import { takesFirst, type Candidate, type Fallback } from '../choice.js';
 import type { Cluster } from '../cluster.js';
 import { hash32 } from '../hash.js';
-import { HotnessTree } from '../hotness.js';
+import { HotnessTree, spreadScale } from '../hotness.js';
 import type { Instance } from '../instance.js';
 import type { Move, RoutingPolicy } from '../policy.js';
 import { rebalance } from '../rebalance.js';
 import type { RoutedRequest } from '../request.js';
 import { HashRing } from '../ring.js';
+import { keyHash } from '../sub-key.js';
 
 export interface DualMapOptions {
   readonly name: string;
@@ -33,6 +34,8 @@ export type KeyOptions =
       readonly shrinkBelow: number;
       /** ... or, of requests and whatever n, constants: 0.0612 and 0.02 in the released code. */
       readonly relative: 'instances' | 'all';
+      /** Multiple of 1/n that a sub-key carries; left out, as in the paper: hot prefixes come to lie on every instance. */
+      readonly subKeyShare?: number | undefined;
       /** Routers with a tree each, taking requests in turn; 1 but for evaluation. */
       readonly trees: number;
     };
@@ -90,14 +93,14 @@ export class DualMapPolicy implements RoutingPolicy {
   route(request: RoutedRequest, cluster: Cluster): Instance {
     const { key } = this.#options;
     if ('blocks' in key) {
-      this.#setPair(request, Math.min(key.blocks, request.blocks));
+      this.#setPair(request, Math.min(key.blocks, request.blocks), 0);
       return this.#choose(request, cluster);
     }
     const tree = this.#trees[this.#turn]!;
     this.#turn = (this.#turn + 1) % this.#trees.length;
     const depth = tree.depthOf(request.keys, request.firstBlock, request.blocks);
     const { formerDepth } = tree;
-    this.#setPair(request, depth);
+    this.#setPair(request, depth, tree.subKeys);
     if (formerDepth > 0) tree.sawFormerPair(this.#preferFormerPair(request, cluster, depth, formerDepth));
     const chosen = this.#choose(request, cluster);
     const weight = key.share === 'requests' ? 1 : cluster.uncachedTokens(request, this.#chosenHits);
@@ -119,13 +122,10 @@ export class DualMapPolicy implements RoutingPolicy {
   }
 
   /** The two candidates of a prefix of `depth` blocks: a distinct second, where there is one. */
-  #setPair(request: RoutedRequest, depth: number): void {
-    const block = 2 * (request.firstBlock + depth - 1);
-    // A prompt of less than a block has no key; its requests spread by their ids.
-    const low = depth > 0 ? request.keys[block]! : request.id;
-    const high = depth > 0 ? request.keys[block + 1]! : 0;
-    const first = this.#rings[0].pick(hash32(low, high, this.#seeds[0]), undefined, isRoutable);
-    const second = this.#rings[1].pick(hash32(low, high, this.#seeds[1]), first, isRoutable);
+  #setPair(request: RoutedRequest, depth: number, subKeys: number): void {
+    const [one, two] = this.#seeds;
+    const first = this.#rings[0].pick(keyHash(request, depth, subKeys, one), undefined, isRoutable);
+    const second = this.#rings[1].pick(keyHash(request, depth, subKeys, two), first, isRoutable);
     request.primary = first ?? null;
     request.secondary = second ?? first ?? null;
   }
@@ -153,7 +153,7 @@ export class DualMapPolicy implements RoutingPolicy {
   #preferFormerPair(request: RoutedRequest, cluster: Cluster, depth: number, formerDepth: number): boolean {
     const [primary, secondary] = [request.primary, request.secondary];
     const best = mostHits(request, cluster);
-    this.#setPair(request, formerDepth);
+    this.#setPair(request, formerDepth, 0);
     const former = mostHits(request, cluster);
     if (former > best && former >= Math.max(depth, formerDepth)) return true;
     request.primary = primary;
@@ -170,6 +170,7 @@ export class DualMapPolicy implements RoutingPolicy {
       window: Math.max(200, 50 * instances),
       extendAbove: key.extendAbove * unit,
       shrinkBelow: key.shrinkBelow * unit,
+      spread: spreadScale(key.subKeyShare, instances),
     };
     for (const tree of this.#trees) tree.rescale(scale);
     while (this.#trees.length < key.trees) {

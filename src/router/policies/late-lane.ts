@@ -5,7 +5,8 @@ import type { Instance } from '../instance.js';
 import type { RoutingPolicy } from '../policy.js';
 import type { RoutedRequest } from '../request.js';
 import { HashRing } from '../ring.js';
-import { HotnessTree, type HotnessScale } from '../hotness.js';
+import { HotnessTree, spreadScale, type HotnessScale } from '../hotness.js';
+import { keyHash, subKeyHash } from '../sub-key.js';
 import { BlockDirectory } from './directory.js';
 
 export interface LateLaneOptions {
@@ -23,6 +24,8 @@ export interface LateLaneOptions {
   readonly counts: boolean;
   /** Whether the instance that computed the prompt's deepest block is a candidate. */
   readonly directory: boolean;
+  /** Multiple of 1/n that a sub-key of a hot prefix carries; undefined: hot prefixes come to lie on every instance. */
+  readonly subKeyShare: number | undefined;
 }
 
 export const lateLane: LateLaneOptions = {
@@ -34,14 +37,16 @@ export const lateLane: LateLaneOptions = {
   leavesUpTo: 0.1,
   counts: true,
   directory: true,
+  subKeyShare: 0.25,
 };
 
 /** Prefixes count as hot from half of 1/n on, as with the constants of DualMap's released code at 8 instances. */
-function scaleFor(instances: number): HotnessScale {
+function scaleFor(instances: number, subKeyShare: number | undefined): HotnessScale {
   return {
     window: Math.max(200, 50 * instances),
     extendAbove: 0.5 / instances,
     shrinkBelow: 0.25 / instances,
+    spread: spreadScale(subKeyShare, instances),
   };
 }
 
@@ -73,7 +78,7 @@ const directoryPlaces = 2;
 export class LateLanePolicy implements RoutingPolicy {
   readonly name: string;
   readonly #options: LateLaneOptions;
-  readonly #tree = new HotnessTree({ ...scaleFor(1), minSamples: 20, maxNodes: 1 << 17 });
+  readonly #tree: HotnessTree;
   readonly #random: SeededRandom;
   readonly #rings: readonly HashRing<Instance>[];
   readonly #seeds: readonly number[];
@@ -86,6 +91,7 @@ export class LateLanePolicy implements RoutingPolicy {
   constructor(options: LateLaneOptions) {
     this.name = options.name;
     this.#options = options;
+    this.#tree = new HotnessTree({ ...this.#scale(1), minSamples: 20, maxNodes: 1 << 17 });
     this.#random = new SeededRandom(options.seed);
     this.#seeds = Array.from({ length: options.hashes }, (_, i) => hash32(options.seed, i + 1, 0x51ed270b));
     this.#rings = this.#seeds.map((seed) => new HashRing(seed));
@@ -95,7 +101,7 @@ export class LateLanePolicy implements RoutingPolicy {
     for (const ring of this.#rings) ring.add(instance);
     this.#byIndex.set(instance.index, instance);
     this.#backlogs.set(instance, { queueS: 0, atS: 0 });
-    this.#tree.rescale(scaleFor(this.#byIndex.size));
+    this.#tree.rescale(this.#scale(this.#byIndex.size));
     // Grown by doubling; what it knew is learnt again with the next prompts.
     const blocks = [...this.#byIndex.values()].reduce((sum, { cache }) => sum + cache.capacityBlocks, 0);
     if (directoryPlaces * blocks <= this.#directoryBlocks || !this.#options.directory) return;
@@ -107,7 +113,7 @@ export class LateLanePolicy implements RoutingPolicy {
     for (const ring of this.#rings) ring.remove(instance.name);
     this.#byIndex.delete(instance.index);
     this.#backlogs.delete(instance);
-    this.#tree.rescale(scaleFor(Math.max(1, this.#byIndex.size)));
+    this.#tree.rescale(this.#scale(Math.max(1, this.#byIndex.size)));
     if (this.#lane === instance) this.#lane = undefined;
   }
 
@@ -118,16 +124,17 @@ export class LateLanePolicy implements RoutingPolicy {
   route(request: RoutedRequest, cluster: Cluster): Instance {
     const { keys, firstBlock, blocks } = request;
     const depth = this.#tree.depthOf(keys, firstBlock, blocks);
+    const { subKeys } = this.#tree;
     this.#tree.observe(keys, firstBlock, blocks, 1);
-    const chosen = this.#choose(request, cluster, depth);
+    const chosen = this.#choose(request, cluster, depth, subKeys);
     const backlog = this.#backlogs.get(chosen.instance)!;
     backlog.queueS = this.#backlogS(chosen.instance, cluster.nowS) + chosen.computeS;
     backlog.atS = cluster.nowS;
     return chosen.instance;
   }
 
-  #choose(request: RoutedRequest, cluster: Cluster, depth: number): Seen {
-    const seen = this.#candidates(request, cluster, depth);
+  #choose(request: RoutedRequest, cluster: Cluster, depth: number, subKeys: number): Seen {
+    const seen = this.#candidates(request, cluster, depth, subKeys);
     let best = seen[0]!;
     for (const each of seen) if (isBetter(each, best)) best = each;
     if (best.ttftS <= cluster.sloS) return best;
@@ -142,38 +149,45 @@ export class LateLanePolicy implements RoutingPolicy {
     return this.#late(request, seen, cluster) ?? best;
   }
 
+  #scale(instances: number): HotnessScale {
+    return scaleFor(instances, this.#options.subKeyShare);
+  }
+
   #backlogS(instance: Instance, nowS: number): number {
     const { queueS, atS } = this.#backlogs.get(instance)!;
     return this.#options.counts ? Math.max(0, queueS - (nowS - atS)) : 0;
   }
 
-  #candidates(request: RoutedRequest, cluster: Cluster, depth: number): Seen[] {
+  #candidates(request: RoutedRequest, cluster: Cluster, depth: number, subKeys: number): Seen[] {
     const seen: Seen[] = [];
-    // What is hot is everywhere, or soon will be: only what is held beyond it binds a prompt.
+    // What is hot is everywhere it is needed, or soon will be: only what is held beyond it binds a prompt.
     const common = Math.max(0, depth - 1);
     const add = (instance: Instance | undefined): void => {
       if (instance?.routable !== true || seen.some((each) => each.instance === instance)) return;
       seen.push(this.#see(request, instance, cluster, common));
     };
     if (this.#options.directory) add(this.#byIndex.get(this.#directory.holderOf(request, common)));
-    const block = 2 * (request.firstBlock + Math.min(common, request.blocks - 1));
     for (const [i, ring] of this.#rings.entries()) {
-      const seed = this.#seeds[i]!;
-      const hash =
-        request.blocks > 0
-          ? hash32(request.keys[block]!, request.keys[block + 1]!, seed)
-          : hash32(request.id, 0, seed);
+      const hash = keyHash(request, Math.min(depth, request.blocks), subKeys, this.#seeds[i]!);
       const instance = ring.pick(hash, request.primary ?? undefined, isRoutable);
       if (i === 0) request.primary = instance ?? null;
       else request.secondary ??= instance ?? null;
       add(instance);
     }
-    const { routable } = cluster;
     const isCold = seen.every(({ gain }) => gain === 0);
     for (let i = 0; (isCold && i < this.#options.samples) || seen.length === 0; i++) {
-      add(routable[this.#random.below(routable.length)]);
+      add(this.#sample(request, cluster, depth, subKeys));
     }
     return seen;
+  }
+
+  /** By chance: of the instances that a hot prefix is spread over, or of all. */
+  #sample(request: RoutedRequest, cluster: Cluster, depth: number, subKeys: number): Instance | undefined {
+    const { routable } = cluster;
+    if (subKeys < 2) return routable[this.#random.below(routable.length)];
+    const ring = this.#random.below(this.#rings.length);
+    const hash = subKeyHash(request, depth, this.#random.below(subKeys), this.#seeds[ring]!);
+    return this.#rings[ring]!.pick(hash, undefined, isRoutable);
   }
 
   #see(request: RoutedRequest, instance: Instance, cluster: Cluster, common: number): Seen {
