@@ -3,6 +3,8 @@ import { defineConfig } from 'vitest/config';
 export default defineConfig({
   test: {
     include: ['test/**/*.test.ts'],
+    // In guests: npm run test:rxe.
+    exclude: ['test/rxe/**'],
     // A process for each file: the add-on's threads and locked memory end with the file that used them.
     pool: 'forks',
     isolate: true,

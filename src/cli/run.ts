@@ -28,6 +28,11 @@ export const commands: readonly CommandEntry[] = [
     load: async () => (await import('./devices.js')).devicesCommand(),
   },
   {
+    name: 'rxe',
+    description: 'run a command with a soft-RoCE device: on this kernel, or in one or two guests',
+    load: async () => (await import('./rxe.js')).rxeCommand(),
+  },
+  {
     name: 'route-eval',
     description: 'compare routing policies on emulated replicas, in virtual time',
     load: async () => (await import('./route-eval.js')).routeEvalCommand(),
