@@ -19,6 +19,7 @@ export const errorCodes = {
   CAPACITY_EXHAUSTED: 'a bounded queue, pool or table is full; wait and try again',
   RDMA_UNAVAILABLE: 'libibverbs, or an RDMA device, or what is asked of it, is not on this machine',
   RDMA_FAILED: 'a call into the RDMA device failed',
+  UNAUTHENTICATED: 'the other side of a control connection has another token, or none',
   PEER_LOST: 'the other engine closed or cannot be reached',
   CANCELLED: 'the caller cancelled the operation',
   DEADLINE: 'the deadline passed before the operation ended',
