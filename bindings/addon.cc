@@ -152,6 +152,7 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   ArenaObject::define(env, exports);
   RegionObject::define(env, exports);
   RateLinkObject::define(env, exports);
+  NicLinkObject::define(env, exports);
   StoreObject::define(env, exports);
   StoreToolObject::define(env, exports);
   RuntimeObject::define(env, exports);

@@ -5,8 +5,9 @@
 namespace dualpath::bindings {
 namespace {
 
-std::shared_ptr<RateLink> link_of(Options& options, const char* name) {
-  RateLinkObject* object = options.wrapped<RateLinkObject>(name);
+template <typename Object>
+auto link_of(Options& options, const char* name) {
+  Object* object = options.wrapped<Object>(name);
   return object == nullptr ? nullptr : object->link();
 }
 
@@ -54,8 +55,9 @@ EngineObject::EngineObject(const Napi::CallbackInfo& info) : Wrap(info) {
   wanted.max_programs = options.u32("maxPrograms", wanted.max_programs);
   wanted.max_descriptors = options.u32("maxDescriptors", wanted.max_descriptors);
   wanted.storage_lookahead_ns = options.u64("storageLookaheadNs", wanted.storage_lookahead_ns);
-  wanted.links = {link_of(options, "storageRead"), link_of(options, "storageWrite"),
-                  link_of(options, "nicEgress"), link_of(options, "nicIngress")};
+  wanted.links = {
+      link_of<RateLinkObject>(options, "storageRead"), link_of<RateLinkObject>(options, "storageWrite"),
+      link_of<NicLinkObject>(options, "nicEgress"), link_of<NicLinkObject>(options, "nicIngress")};
   if (StoreObject* object = options.wrapped<StoreObject>("store")) {
     wanted.store = object->store();
     lookups_->chains = object->chains();

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "args.h"
+#include "core/nic_link.h"
 #include "core/rate_link.h"
 #include "emulation/stream.h"
 #include "external.h"
@@ -63,6 +64,18 @@ class RateLinkObject : public Wrap<RateLinkObject> {
  private:
   Napi::Value statistics(const Napi::CallbackInfo& info);
   std::shared_ptr<RateLink> link_;
+};
+
+// One direction of a compute NIC: a rate, and an arbiter between traffic classes.
+class NicLinkObject : public Wrap<NicLinkObject> {
+ public:
+  static void define(Napi::Env env, Napi::Object exports);
+  explicit NicLinkObject(const Napi::CallbackInfo& info);
+  const std::shared_ptr<NicLink>& link() const { return link_; }
+
+ private:
+  Napi::Value statistics(const Napi::CallbackInfo& info);
+  std::shared_ptr<NicLink> link_;
 };
 
 class StoreObject : public Wrap<StoreObject> {

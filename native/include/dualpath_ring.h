@@ -32,7 +32,7 @@ enum dp_op {
   DP_OP_BUMP = 5   /* only waits and signals */
 };
 
-/* Carried, checked and not yet acted on: the loopback transport has one class. */
+/* What an arbiter decides by where links are emulated. */
 enum dp_traffic_class { DP_CLASS_INFERENCE = 0, DP_CLASS_KV = 1, DP_CLASS_CONTROL = 2 };
 
 enum dp_descriptor_flags {

@@ -157,7 +157,7 @@ void TransferEngine::leave(BlockIo& io) {
 
 void TransferEngine::finished(BlockOp* op, uint64_t now, BlockIo& io) {
   if (op->error == 0 && op->due_ns > now) {
-    timers_.push(Timer{op->due_ns, nullptr, op, 0});
+    timers_.push(Timer{op->due_ns, nullptr, op, 0, 0, 0});
   } else {
     finish_block(op, io);
   }

@@ -233,8 +233,12 @@ uint64_t TransferEngine::next_due() const {
 bool TransferEngine::fire_due(uint64_t now, BlockIo& io) {
   bool any = false;
   while (!timers_.empty() && timers_.top().due_ns <= now) {
-    const Timer timer = timers_.top();
+    Timer timer = timers_.top();
     timers_.pop();
+    if (timer.op == nullptr && !links_carried(timer, now)) {  // another class had precedence
+      timers_.push(timer);
+      continue;
+    }
     any = true;
     if (timer.op != nullptr) {
       finish_block(timer.op, io);

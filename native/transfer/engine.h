@@ -15,6 +15,7 @@
 
 #include "core/faults.h"
 #include "core/live.h"
+#include "core/nic_link.h"
 #include "core/rate_link.h"
 #include "store/block_store.h"
 #include "transfer/door.h"
@@ -27,8 +28,8 @@ struct EngineLinks {
   // Of the engine's node (SNIC) and of the engine (CNIC), one a direction; shared by name.
   std::shared_ptr<RateLink> storage_read;
   std::shared_ptr<RateLink> storage_write;
-  std::shared_ptr<RateLink> nic_egress;
-  std::shared_ptr<RateLink> nic_ingress;
+  std::shared_ptr<NicLink> nic_egress;
+  std::shared_ptr<NicLink> nic_ingress;
 };
 
 struct EngineOptions {
@@ -104,7 +105,8 @@ class TransferEngine {
     uint16_t next_step = 0;      // to start, or started and not all issued
     bool step_open = false;      // READ, WRITE: until the whole list is done
     uint32_t cursor = 0;         // next block of the open step (READ, WRITE: of the list)
-    uint64_t step_due_ns = 0;
+    uint64_t egress_end = 0;     // of the open step, in its class's queue on either link
+    uint64_t ingress_end = 0;
     uint64_t ready_ns = 0;         // READ, WRITE: since when blocks may be issued
     uint32_t in_flight = 0;        // steps; for READ and WRITE blocks
     uint32_t blocks_done = 0;      // READ, WRITE
@@ -116,6 +118,7 @@ class TransferEngine {
     Active* active;  // a step of it, when op is nullptr
     BlockOp* op;
     uint16_t step;
+    uint64_t egress_end, ingress_end;  // a step's bytes: it is over when both links have carried them
     bool operator>(const Timer& other) const { return due_ns > other.due_ns; }
   };
 
@@ -147,7 +150,9 @@ class TransferEngine {
   bool turn_bumps(Active& active);
   bool open_step(Active& active);
   void abandon_step(Active& active);
+  NicLink* ingress_of(const dp_descriptor& d);
   bool links_accept(const Active& active, uint64_t now);
+  bool links_carried(Timer& timer, uint64_t now);
   uint64_t move_chunk(Active& active, uint64_t now);
   void finish_step(Active& active, uint16_t step);
   bool waits_hold(const dp_descriptor& d, uint16_t step);

@@ -6,7 +6,7 @@
 namespace dualpath {
 
 LoopbackEndpoint::LoopbackEndpoint(std::string name, std::shared_ptr<Door> door,
-                                   std::shared_ptr<RateLink> ingress)
+                                   std::shared_ptr<NicLink> ingress)
     : name_(std::move(name)), door_(std::move(door)), ingress_(std::move(ingress)) {}
 
 void LoopbackEndpoint::close() {
@@ -26,7 +26,7 @@ class LoopbackPeer final : public Peer {
 
   const char* transport() const override { return "loopback"; }
   const char* name() const override { return endpoint_->name_.c_str(); }
-  RateLink* ingress() override { return endpoint_->ingress_.get(); }
+  NicLink* ingress() override { return endpoint_->ingress_.get(); }
 
   PeerResult check(const Geometry& local, uint32_t remote_geometry) override {
     std::shared_lock lock(endpoint_->mutex_);

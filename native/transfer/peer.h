@@ -3,7 +3,7 @@
 #pragma once
 #include <cstdint>
 
-#include "core/rate_link.h"
+#include "core/nic_link.h"
 #include "dualpath_ring.h"
 #include "memory/geometry.h"
 
@@ -37,7 +37,7 @@ class Peer {
   // Bumps one of the peer's counters, after everything written before.
   virtual PeerResult signal(uint8_t mode, uint32_t counter, uint64_t value) = 0;
   // The peer's side of the compute network, nullptr when it is not emulated.
-  virtual RateLink* ingress() = 0;
+  virtual NicLink* ingress() = 0;
 };
 
 }  // namespace dualpath

@@ -20,6 +20,41 @@ export interface NativeRateLink {
   statistics(): { readonly bytes: number; readonly operations: number; readonly busyNs: number };
 }
 
+/** Weights in units of 64 bytes, by virtual lane (native/core/vl_arbiter.h). */
+export interface NativeLaneWeight {
+  readonly lane: number;
+  readonly weight: number;
+}
+
+export interface NativeArbitration {
+  readonly high: readonly NativeLaneWeight[];
+  readonly low: readonly NativeLaneWeight[];
+  readonly highLimit: number;
+  /** Of each traffic class. */
+  readonly lanes: { readonly inference: number; readonly kv: number; readonly control: number };
+}
+
+export interface NicLinkClass {
+  /** That have crossed. */
+  readonly bytes: number;
+  /** Queued. */
+  readonly transfers: number;
+}
+
+export interface NativeNicLink {
+  /** bytes and operations are those queued. */
+  statistics(): {
+    readonly bytes: number;
+    readonly operations: number;
+    readonly busyNs: number;
+    readonly classes: {
+      readonly inference: NicLinkClass;
+      readonly kv: NicLinkClass;
+      readonly control: NicLinkClass;
+    };
+  };
+}
+
 /** Faults for tests (native/core/faults.h); a field left out is off. */
 export interface Faults {
   readonly shortReadBytes?: number;
@@ -96,8 +131,8 @@ export interface NativeEngineOptions {
   readonly durable?: boolean;
   readonly storageRead?: NativeRateLink | null;
   readonly storageWrite?: NativeRateLink | null;
-  readonly nicEgress?: NativeRateLink | null;
-  readonly nicIngress?: NativeRateLink | null;
+  readonly nicEgress?: NativeNicLink | null;
+  readonly nicIngress?: NativeNicLink | null;
   readonly submissionEntries?: number;
   readonly completionEntries?: number;
   readonly counterEntries?: number;
@@ -211,6 +246,12 @@ export interface NativeAddon {
   }) => NativeArena;
   readonly Region: new (options: NativeRegionOptions) => NativeRegion;
   readonly RateLink: new (options: { name: string; bytesPerS: number }) => NativeRateLink;
+  /** Left out: the paper's tables. */
+  readonly NicLink: new (options: {
+    name: string;
+    bytesPerS: number;
+    arbitration?: NativeArbitration;
+  }) => NativeNicLink;
   readonly Store: new (options: {
     path: string;
     identity: string;

@@ -1,5 +1,16 @@
 /** RDMA's control plane: which device, port, GID and traffic class, and when to connect. */
 export {
+  classShares,
+  guaranteedShares,
+  laneShares,
+  paperArbitration,
+  portArbitration,
+  type Arbitration,
+  type ClassShares,
+  type LaneWeight,
+  type PortArbitration,
+} from './arbitration.js';
+export {
   addressFields,
   defaultTrafficClasses,
   trafficClasses,

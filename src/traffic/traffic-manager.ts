@@ -3,11 +3,12 @@
  * the base level, for an engine that has its own scheduler and its own paged KV memory: look up, load, save,
  * cancel. PrefillEngine and DecodeEngine (src/engine) stand on it.
  */
-import type { NativeGeometry, NativePages, NativeRateLink } from '../binding/index.js';
+import type { NativeGeometry, NativeNicLink, NativePages, NativeRateLink } from '../binding/index.js';
 import { callNative, native } from '../binding/index.js';
 import { DualPathError } from '../errors/index.js';
 import type { BlockLayout } from '../layout/index.js';
 import { BlockSpace, bufferGeometry } from '../memory/index.js';
+import { portArbitration, type Arbitration, type TrafficClasses } from '../rdma/index.js';
 import type { BlockStore } from '../storage/index.js';
 import { TransferEngine, type Runtime } from '../transfer/index.js';
 import { tableShape, writeBlockTable, type BlockTable, type TableShape } from './block-table.js';
@@ -24,8 +25,13 @@ export interface LinkOptions {
     readonly readBytesPerS: number;
     readonly writeBytesPerS: number;
   };
-  /** The engine's compute NIC, bytes a second in each direction. */
-  readonly compute: { readonly name: string; readonly bytesPerS: number };
+  /** The engine's compute NIC, bytes a second in each direction; classes and tables left out: the defaults. */
+  readonly compute: {
+    readonly name: string;
+    readonly bytesPerS: number;
+    readonly classes?: TrafficClasses;
+    readonly arbitration?: Arbitration;
+  };
 }
 
 export interface TrafficManagerOptions {
@@ -51,8 +57,8 @@ export interface TrafficManagerOptions {
 export interface Links {
   readonly storageRead: NativeRateLink;
   readonly storageWrite: NativeRateLink;
-  readonly nicEgress: NativeRateLink;
-  readonly nicIngress: NativeRateLink;
+  readonly nicEgress: NativeNicLink;
+  readonly nicIngress: NativeNicLink;
 }
 
 /** Threads that hash are few; more would only wait there. */
@@ -231,11 +237,21 @@ export class TrafficManager {
 function openLinks({ storage, compute }: LinkOptions): Links {
   const link = (name: string, bytesPerS: number): NativeRateLink =>
     callNative(() => new (native().RateLink)({ name, bytesPerS }));
+  const arbitration = portArbitration(compute.classes, compute.arbitration);
+  const nic = (direction: string): NativeNicLink =>
+    callNative(
+      () =>
+        new (native().NicLink)({
+          name: `${compute.name}/${direction}`,
+          bytesPerS: compute.bytesPerS,
+          arbitration,
+        }),
+    );
   return {
     storageRead: link(`${storage.name}/read`, storage.readBytesPerS),
     storageWrite: link(`${storage.name}/write`, storage.writeBytesPerS),
-    nicEgress: link(`${compute.name}/egress`, compute.bytesPerS),
-    nicIngress: link(`${compute.name}/ingress`, compute.bytesPerS),
+    nicEgress: nic('egress'),
+    nicIngress: nic('ingress'),
   };
 }
 

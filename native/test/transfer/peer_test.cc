@@ -16,7 +16,7 @@ class PeerTest : public ::testing::Test {
  protected:
   PeerTest() {
     EngineOptions options;
-    options.links.nic_egress = std::make_shared<RateLink>("egress", 10'000'000);
+    options.links.nic_egress = std::make_shared<NicLink>("egress", 10'000'000);
     options.chunk_bytes = 16 << 10;
     sender_ = std::make_unique<Engine>(*reactor_, "sender", options);
     receiver_ = std::make_unique<Engine>(*second_reactor_, "receiver");
