@@ -16,6 +16,7 @@ import { Interruption, type CallOptions } from './interruption.js';
 import { KeyChain } from './key-chain.js';
 import { LoadOperation, type LoadOptions } from './load.js';
 import { SaveOperation, type SaveOptions } from './save.js';
+import { LoopbackTransport, type OpenTransport, type Transport } from './transport.js';
 
 /** Emulated links with a rate; NICs of one name are one NIC, also across worker threads. 0: not limited. */
 export interface LinkOptions {
@@ -46,6 +47,8 @@ export interface TrafficManagerOptions {
   /** Left out: nothing is emulated or limited. */
   readonly links?: LinkOptions;
   readonly runtime?: Runtime;
+  /** What carries bytes to other engines; left out: loopback, to engines of this process. */
+  readonly transport?: OpenTransport;
   /** Written blocks are fsynced before they are published; default false. */
   readonly durable?: boolean;
   /** Tokens of the longest request, for sizing tables; default 1,048,576. */
@@ -72,8 +75,7 @@ export class TrafficManager {
   /** The PE buffer or DE buffer: Full Blocks in host memory. */
   readonly buffer: BlockSpace;
   readonly links: Links | undefined;
-  readonly #peers = new Map<string, number>();
-  readonly #prefix: string;
+  readonly transport: Transport;
   readonly #shapes = new Map<number, TableShape>();
   #lookups = 0;
 
@@ -87,14 +89,14 @@ export class TrafficManager {
       );
     }
     this.name = options.name;
-    this.#prefix = options.network === undefined ? '' : `${options.network}/`;
+    const prefix = options.network === undefined ? '' : `${options.network}/`;
     this.layout = layout;
     this.store = store;
     this.links = links === undefined ? undefined : openLinks(links);
     const memory = bufferGeometry(layout, store.file, options.bufferBlocks, `${options.name}/buffer`);
     const sequenceBlocks = layout.blocksFor(options.maxTokens ?? 1 << 20);
     this.engine = new TransferEngine({
-      name: this.#prefix + options.name,
+      name: prefix + options.name,
       store: store.handle,
       ...(options.runtime === undefined ? {} : { runtime: options.runtime }),
       ...(options.durable === undefined ? {} : { durable: options.durable }),
@@ -106,6 +108,7 @@ export class TrafficManager {
       ),
     });
     this.buffer = new BlockSpace(this.engine, memory);
+    this.transport = options.transport?.(this.engine) ?? new LoopbackTransport(this.engine, prefix);
   }
 
   /**
@@ -130,19 +133,21 @@ export class TrafficManager {
     );
   }
 
-  /** The transport's handle of another engine. @throws PEER_LOST */
-  peer(name: string): number {
-    let peer = this.#peers.get(name);
-    if (peer === undefined) {
-      peer = this.engine.connect(this.#prefix + name);
-      this.#peers.set(name, peer);
-    }
-    return peer;
+  /**
+   * The transport's handle of another engine, once bytes can go there; releasePeer() when nothing is sent to it any
+   * more. @throws PEER_LOST, CANCELLED by the signal
+   */
+  async peer(name: string, signal?: AbortSignal): Promise<number> {
+    return await this.transport.acquire(name, signal);
+  }
+
+  releasePeer(name: string): void {
+    this.transport.release(name);
   }
 
   /** A peer that came back under its name must be connected anew. */
   forgetPeer(name: string): void {
-    this.#peers.delete(name);
+    this.transport.forget(name);
   }
 
   /**
@@ -226,6 +231,7 @@ export class TrafficManager {
 
   /** Ends every operation (CLOSED), then lets go of all memory. Idempotent. */
   async close(): Promise<void> {
+    await this.transport.close();
     await this.engine.close();
   }
 
