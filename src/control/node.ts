@@ -32,6 +32,8 @@ export interface ControlNodeOptions {
 export interface NodeEvents {
   /** A session with another node has begun. */
   up?(node: string): void;
+  /** It can be reached, again perhaps: a connection works. */
+  reached?(node: string): void;
   /** It is over: what was not answered will not be. */
   lost?(node: string, error: DualPathError): void;
 }
@@ -131,6 +133,7 @@ export class ControlNode {
       {
         message: (body) => this.#take(name, body),
         up: () => this.#tell((events) => events.up?.(name)),
+        reached: () => this.#tell((events) => events.reached?.(name)),
         lost: (error) => {
           if (!this.#diallers.has(name) && this.#links.get(name) === link) this.#links.delete(name);
           this.#tell((events) => events.lost?.(name, error));
@@ -195,6 +198,11 @@ export class ControlNode {
   /** For whoever sends much: resolves when the node keeps up, or is lost. */
   async writable(node: string): Promise<void> {
     await this.#links.get(node)?.writable();
+  }
+
+  /** Whether a connection to the node works, as far as is known. */
+  reachable(node: string): boolean {
+    return this.#links.get(node)?.connected === true;
   }
 
   /** Whether the node is there: a session that may for now be without a connection. */

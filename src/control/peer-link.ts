@@ -14,6 +14,8 @@ export interface PeerHooks {
   message(body: Buffer): void;
   /** A session has begun. */
   up(): void;
+  /** A connection works, the first or another one. */
+  reached(): void;
   /** It is over: nothing that was sent and not answered will be. */
   lost(error: DualPathError): void;
 }
@@ -77,6 +79,7 @@ export class PeerLink {
     if (begun) this.#hooks.up();
     socket.listen(maxFrameBytes, (frame) => this.#take(socket, frame));
     this.#pump();
+    this.#hooks.reached();
   }
 
   /** False when the other side has been lost for having acknowledged nothing for too long. */

@@ -37,3 +37,6 @@ export {
 } from './discovery.js';
 export { gidAt, rankGids, type Gid, type GidType, type LinkLayer, type RankedGid } from './gid.js';
 export { agreePath, rdmaProtocolVersion, type PathHello, type PathParameters } from './path.js';
+export type { ConnectionHalf, NativeEvent, NativeHalf } from './native-half.js';
+export { PathExchange, type PathMessage } from './path-messages.js';
+export { RdmaTransport, type RdmaTransportOptions } from './transport.js';
