@@ -128,6 +128,9 @@ class Geometry {
   uint32_t entries_per_block() const { return entries_per_block_; }
   const std::vector<Table>& tables() const { return tables_; }
   bool paged() const { return bases_.empty(); }
+  // Whose memory it is; nullptr: the CPU reaches it. Otherwise slot(), at() and address() are addresses
+  // there.
+  const std::shared_ptr<DeviceMemory>& device() const { return device_; }
 
   // Not of paged memory.
   std::byte* slot(uint32_t index) const {
@@ -199,6 +202,7 @@ class Geometry {
   void index_pages(const PagedOptions& options);
   Status place_tables(const PagedOptions& options);
 
+  std::shared_ptr<DeviceMemory> device_;
   uint32_t block_tokens_ = 0;
   uint32_t entries_per_block_ = 1;
   std::vector<LayerPlaces> layers_;
@@ -218,9 +222,9 @@ class Geometry {
   std::vector<std::shared_ptr<Region>> regions_;
 };
 
-// One block of one layer. Each side's entries name it; `block` is its position in its sequence; only tokens
-// of `range` (positions in the sequence) move. Adds the bytes moved to *bytes. False when an entry is no
-// page: what came before it has moved.
+// One block of one layer, between memories that the CPU reaches. Each side's entries name it; `block` is its
+// position in its sequence; only tokens of `range` (positions in the sequence) move. Adds the bytes moved to
+// *bytes. False when an entry is no page: what came before it has moved.
 bool copy_block(const Geometry& from, const uint32_t* from_entries, const Geometry& to,
                 const uint32_t* to_entries, uint32_t layer, uint32_t block, TokenRange range,
                 uint32_t window_end, uint64_t* bytes);

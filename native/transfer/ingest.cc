@@ -130,7 +130,7 @@ bool TransferEngine::valid_blocks(const dp_descriptor& d) const {
   const auto buffer = geometry(read ? d.dst_geometry : d.src_geometry);
   if (options_.store == nullptr || buffer == nullptr || d.layer_count != 1) return false;
   const store::BlockFormat& format = options_.store->format();
-  return buffer->layers() == format.layers() &&
+  return buffer->device() == nullptr && buffer->layers() == format.layers() &&
          buffer->slots_hold(format.file_bytes(), store::BlockFormat::kAlignment) &&
          within(read ? d.src_list : d.dst_list, d.list_count, header.key_entries) &&
          within(read ? d.dst_list : d.src_list, d.list_count, header.slot_entries);

@@ -33,6 +33,8 @@ class LoopbackPeer final : public Peer {
     if (endpoint_->closed_) return PeerResult::kLost;
     const auto* geometry = endpoint_->geometries_.find(remote_geometry);
     if (geometry == nullptr || (*geometry)->entries_per_block() != 1) return PeerResult::kOutOfBounds;
+    // What is a memcpy here cannot be one there.
+    if ((*geometry)->device() != nullptr || local.device() != nullptr) return PeerResult::kOutOfBounds;
     return (*geometry)->same_shape(local) ? PeerResult::kOk : PeerResult::kOutOfBounds;
   }
 

@@ -14,12 +14,18 @@ namespace dualpath::verbs {
 
 enum class RegionAccess { kLocal, kPeersWrite, kPeersReadAndWrite };
 
+// How the device came to the memory: by its pages in the host, as a dma-buf that the GPU's driver exported,
+// or by the GPU's address, which nvidia-peermem answers for.
+enum class RegionWay { kHost, kDmaBuf, kPeerMemory };
+const char* region_way_name(RegionWay way);
+
 class MemoryRegion {
  public:
   // MEMORY_LIMIT when the limit on locked memory is in the way (the message names its value, what was asked
   // and the remedy), RDMA_FAILED when the device refuses it. The memory must outlive the region.
   static Status register_memory(std::shared_ptr<Device> device, const std::string& name, std::byte* base,
                                 size_t bytes, RegionAccess access, std::unique_ptr<MemoryRegion>* out);
+  // Memory of a GPU too: as a dma-buf where that is possible, by nvidia-peermem elsewhere.
   static Status register_arena(std::shared_ptr<Device> device, std::shared_ptr<Arena> arena,
                                RegionAccess access, std::unique_ptr<MemoryRegion>* out);
   // Device memory exported as a dma-buf, seen by peers at `iova` (ibv_reg_dmabuf_mr(3)). RDMA_UNAVAILABLE
@@ -31,13 +37,19 @@ class MemoryRegion {
   MemoryRegion(const MemoryRegion&) = delete;
   MemoryRegion& operator=(const MemoryRegion&) = delete;
 
+  RegionWay way() const { return way_; }
+  const std::string& dmabuf_refused() const { return dmabuf_refused_; }  // why it is kPeerMemory
   uint32_t local_key() const { return mr_->lkey; }
   uint32_t remote_key() const { return mr_->rkey; }
 
  private:
+  static Status register_device_memory(std::shared_ptr<Device> device, const Arena& arena,
+                                       RegionAccess access, std::unique_ptr<MemoryRegion>* out);
   MemoryRegion(std::shared_ptr<Device> device, ibv_mr* mr) : device_(std::move(device)), mr_(mr) {}
   std::shared_ptr<Device> device_;
   std::shared_ptr<Arena> arena_;  // kept alive, when there is one
+  RegionWay way_ = RegionWay::kHost;
+  std::string dmabuf_refused_;
   ibv_mr* mr_;
 };
 

@@ -20,6 +20,8 @@ export const errorCodes = {
   RDMA_UNAVAILABLE: 'libibverbs, or an RDMA device, or what is asked of it, is not on this machine',
   RDMA_FAILED: 'a call into the RDMA device failed',
   UNAUTHENTICATED: 'the other side of a control connection has another token, or none',
+  CUDA_UNAVAILABLE: "NVIDIA's driver, or a CUDA device, or what is asked of it, is not on this machine",
+  CUDA_FAILED: 'a call into the CUDA driver failed',
   PEER_LOST: 'the other engine closed or cannot be reached',
   CANCELLED: 'the caller cancelled the operation',
   DEADLINE: 'the deadline passed before the operation ended',

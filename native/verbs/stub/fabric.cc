@@ -162,7 +162,9 @@ ibv_mr* StubFabric::reg_mr(ibv_pd* pd, void* address, size_t bytes, int access) 
   auto mr = std::make_unique<StubMr>();
   mr->base.addr = address;
   mr->iova = reinterpret_cast<uint64_t>(address);
-  mr->memory = static_cast<std::byte*>(address);
+  void* const device_memory =
+      options_.peer_memory == nullptr ? nullptr : options_.peer_memory(address, bytes);
+  mr->memory = static_cast<std::byte*>(device_memory == nullptr ? address : device_memory);
   mr->access = access;
   return add_mr(pd, std::move(mr), bytes);
 }
@@ -170,15 +172,15 @@ ibv_mr* StubFabric::reg_mr(ibv_pd* pd, void* address, size_t bytes, int access) 
 // A memfd stands in for a dma-buf.
 ibv_mr* StubFabric::reg_dmabuf_mr(ibv_pd* pd, uint64_t offset, size_t bytes, uint64_t iova, int fd,
                                   int access) {
-  void* const memory =
-      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(offset));
+  void* const memory = mmap(nullptr, offset + bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (memory == MAP_FAILED) return nullptr;
   std::lock_guard lock(mutex_);
   auto mr = std::make_unique<StubMr>();
   mr->iova = iova;
-  mr->memory = static_cast<std::byte*>(memory);
+  mr->memory = static_cast<std::byte*>(memory) + offset;
   mr->access = access;
-  mr->mapped = true;
+  mr->mapping = memory;
+  mr->mapping_bytes = offset + bytes;
   return add_mr(pd, std::move(mr), bytes);
 }
 
@@ -188,7 +190,7 @@ int StubFabric::dereg_mr(ibv_mr* mr) {
   if (found == regions_.end()) return EINVAL;
   locked_bytes_ -= mr->length;
   reinterpret_cast<StubPd*>(mr->pd)->objects--;
-  if (found->second->mapped) munmap(found->second->memory, mr->length);
+  if (found->second->mapping != nullptr) munmap(found->second->mapping, found->second->mapping_bytes);
   regions_.erase(found);
   return 0;
 }

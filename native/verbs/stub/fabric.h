@@ -34,6 +34,9 @@ struct StubOptions {
   uint32_t max_cq_entries = 32767;
   ibv_mtu active_mtu = IBV_MTU_4096;
   uint8_t link_layer = IBV_LINK_LAYER_ETHERNET;
+  // As nvidia-peermem: where the memory behind a GPU's address lies, nullptr where it is none; nullptr: there
+  // is no such module.
+  void* (*peer_memory)(void* address, size_t bytes) = nullptr;
 };
 
 struct StubCounters {

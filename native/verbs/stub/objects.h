@@ -34,7 +34,8 @@ struct StubMr {
   uint64_t iova = 0;
   std::byte* memory = nullptr;
   int access = 0;
-  bool mapped = false;  // a dma-buf, mapped by the stub
+  void* mapping = nullptr;  // of a dma-buf, by the stub
+  size_t mapping_bytes = 0;
 };
 
 struct StubQp;
