@@ -161,6 +161,7 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   KvSeedsObject::define(env, exports);
   EmulatedGpuObject::define(env, exports);
   DoorServerObject::define(env, exports);
+  RdmaLoadObject::define(env, exports);
   exports.Set("describeAbi", Napi::Function::New(env, describe_abi));
   exports.Set("runStorageLoad", Napi::Function::New(env, run_storage_load));
   exports.Set("layOutStorageFile", Napi::Function::New(env, lay_out_storage_file));

@@ -20,6 +20,10 @@
 #include "transfer/door_server.h"
 #include "transfer/reactor.h"
 
+namespace dualpath::verbs {
+class LoadEnd;
+}
+
 namespace dualpath::bindings {
 
 class ArenaObject : public Wrap<ArenaObject> {
@@ -226,6 +230,22 @@ class EmulatedGpuObject : public Wrap<EmulatedGpuObject> {
   std::shared_ptr<TransferEngine> engine_;
   std::shared_ptr<emulation::EmulatedGpu> gpu_;
   uint32_t lanes_ = 0;
+};
+
+// One end of a benchmark's load (native/verbs/load.h).
+class RdmaLoadObject : public Wrap<RdmaLoadObject> {
+ public:
+  static void define(Napi::Env env, Napi::Object exports);
+  explicit RdmaLoadObject(const Napi::CallbackInfo& info);
+
+ private:
+  bool is_open(Napi::Env env) const;
+  Napi::Value address(const Napi::CallbackInfo& info);
+  Napi::Value connect(const Napi::CallbackInfo& info);
+  Napi::Value run(const Napi::CallbackInfo& info);
+  Napi::Value stop(const Napi::CallbackInfo& info);
+  Napi::Value close(const Napi::CallbackInfo& info);
+  std::shared_ptr<verbs::LoadEnd> end_;
 };
 
 // Sizes and offsets of every field of dualpath_ring.h, for the test that holds TypeScript against them.

@@ -1,4 +1,5 @@
 /** What the add-on exports (bindings/objects.h). Only src/transfer, src/memory, src/storage and src/bench use it. */
+import type { NativeRdmaLoad, RdmaLoadOptions } from './rdma-load-types.js';
 import type { PostCost, StorageLoad, StorageLoadResult } from './bench-types.js';
 import type { NativeGpu, NativeKvSeeds } from './emulation-types.js';
 import type {
@@ -11,6 +12,7 @@ import type {
 } from './memory-types.js';
 import type { NativeStore, NativeStoreTool } from './store-types.js';
 
+export type * from './rdma-load-types.js';
 export type * from './bench-types.js';
 export type * from './emulation-types.js';
 export type * from './memory-types.js';
@@ -273,6 +275,7 @@ export interface NativeAddon {
   readonly BlockPool: new (options: { engine: NativeEngine; slots: number }) => NativeBlockPool;
   readonly KvSeeds: new (tokens: Uint32Array) => NativeKvSeeds;
   readonly EmulatedGpu: new (options: { engine: NativeEngine; lanes: number }) => NativeGpu;
+  readonly RdmaLoad: new (options: RdmaLoadOptions) => NativeRdmaLoad;
   describeAbi(): AbiDescription;
   runStorageLoad(load: StorageLoad): Promise<StorageLoadResult>;
   /** Writes a new file of noise; the XXH3-64 of every range of each size. */
