@@ -46,7 +46,7 @@ struct PathParameters {
   uint8_t hop_limit = 64;
   uint32_t mtu_bytes = 1024;
   uint8_t timeout = 17;        // 4.096 us * 2^timeout: an ACK is late; 17 to 31
-  uint8_t retry_count = 7;     // 0 to 7
+  uint8_t retry_count = 6;     // 0 to 6: soft-RoCE takes 7 for ever
   uint8_t rnr_retry = 6;       // 1 to 6: 7 would mean for ever
   uint8_t min_rnr_timer = 12;  // 0.64 ms
 };

@@ -58,7 +58,7 @@ describe('agreePath', () => {
       serviceLevel: 0,
       trafficClass: 40,
       timeout: 17,
-      retryCount: 7,
+      retryCount: 6,
       rnrRetry: 6,
     });
     expect(agreePath(peer, hello, defaultTrafficClasses).mtuBytes).toBe(1024);

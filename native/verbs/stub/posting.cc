@@ -100,7 +100,7 @@ int StubFabric::post_recv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
     }
     fabric.counters_.receives++;
   }
-  if (qp->state == IBV_QPS_ERR) fabric.fail_queue_pair(mine);
+  // In the error state nothing comes of it until the state is set again: as with soft-RoCE.
   return 0;
 }
 
