@@ -4,4 +4,5 @@ export { EngineControl } from './engine-control.js';
 export { LocalControl } from './local.js';
 export { requestKey, type ControlLink, type ControlMessage, type StageSegment } from './messages.js';
 export { ControlNode, type ControlNodeOptions, type NodeEvents } from './node.js';
+export { Rpc } from './rpc.js';
 export { controlTiming, type ControlTiming } from './timing.js';

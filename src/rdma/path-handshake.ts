@@ -36,7 +36,7 @@ export interface PathHandshakeHooks {
   failed(path: PathState, blame: Blame, cause: unknown): void;
   broke(path: PathState, blame: Blame, cause: string): void;
   /** Its bytes are to be counted: the connection is about to be destroyed. */
-  closing(connection: number): void;
+  closing(path: PathState): void;
 }
 
 export class PathHandshake {
@@ -191,7 +191,7 @@ export class PathHandshake {
 
   closeHalf(path: PathState): void {
     if (path.connection === undefined) return;
-    this.#hooks.closing(path.connection);
+    this.#hooks.closing(path);
     this.#native.close(path.connection);
     path.connection = undefined;
   }

@@ -35,7 +35,8 @@ export class RdmaTransport implements Transport, RecordTaker {
   #deviceFailed: DualPathError | undefined;
   #made = 0;
   #rebuilt = 0;
-  #sentBytes = 0;
+  /** Over connections that have been closed. */
+  readonly #sentBytes = new Map<string, number>();
   #longestOutageMs = 0;
   #closed = false;
 
@@ -50,8 +51,8 @@ export class RdmaTransport implements Transport, RecordTaker {
       connected: (path) => this.#connected(path),
       failed: (path, blame, cause) => this.#connectFailed(path, blame, cause),
       broke: (path, blame, cause) => this.#broke(path, blame, cause),
-      closing: (connection) => {
-        this.#sentBytes += this.#sentOver(connection);
+      closing: (path) => {
+        this.#sentBytes.set(path.peer, this.#sentTo(path));
       },
     });
     this.#unlisten = options.exchange.listen(options.name, {
@@ -236,9 +237,9 @@ export class RdmaTransport implements Transport, RecordTaker {
     if (path.connection !== undefined) this.#native.drain(path.connection);
   }
 
-  #sentOver(connection: number): number {
-    const found = this.#native.statistics().connections.find((one) => one.connection === connection);
-    return found?.sentBytes ?? 0;
+  #sentTo({ peer, connection }: PathState): number {
+    const open = this.#native.statistics().connections.find((one) => one.connection === connection);
+    return (this.#sentBytes.get(peer) ?? 0) + (open?.sentBytes ?? 0);
   }
 
   /** For the runtime: what the native half has to say. */
@@ -336,13 +337,16 @@ export class RdmaTransport implements Transport, RecordTaker {
   facts(): TransportFacts {
     const { device, port, linkLayer, emulated } = this.#native.facts();
     const { dscp, serviceLevel } = this.#options.classes[kv];
-    const open = [...this.#paths.values()].flatMap(({ connection }) => connection ?? []);
+    const sent = new Map(this.#sentBytes);
+    for (const path of this.#paths.values()) sent.set(path.peer, this.#sentTo(path));
+    const sentBytesTo = [...sent].map(([peer, bytes]) => ({ peer, bytes }));
     return {
       transport: 'verbs',
       device: `${device}/${port}`,
       trafficClass: linkLayer === 'infiniband' ? `${kv} (SL ${serviceLevel})` : `${kv} (DSCP ${dscp})`,
       emulated,
-      sentBytes: open.reduce((sum, connection) => sum + this.#sentOver(connection), this.#sentBytes),
+      sentBytes: sentBytesTo.reduce((sum, { bytes }) => sum + bytes, 0),
+      sentBytesTo,
       connections: this.#made,
       rebuilt: this.#rebuilt,
       longestOutageMs: this.#longestOutageMs,

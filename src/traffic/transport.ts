@@ -12,6 +12,7 @@ export interface TransportFacts {
   readonly emulated: boolean;
   /** KV-Cache bytes sent to other engines, and over how many connections, those built anew included. */
   readonly sentBytes: number;
+  readonly sentBytesTo: readonly { readonly peer: string; readonly bytes: number }[];
   readonly connections: number;
   readonly rebuilt: number;
   /** From the loss of a connection until it carried bytes again: the longest. */
@@ -72,6 +73,7 @@ export class LoopbackTransport implements Transport {
       trafficClass: null,
       emulated: true,
       sentBytes: this.#engine.statistics().sendBytes,
+      sentBytesTo: [], // the links of emulated NICs count that
       connections: this.#peers.size,
       rebuilt: 0,
       longestOutageMs: 0,

@@ -84,6 +84,7 @@ describe('RdmaTransport', () => {
       trafficClass: 'kv (DSCP 10)',
       emulated: true,
       sentBytes: 1000,
+      sentBytesTo: [{ peer: 'b', bytes: 1000 }],
       connections: 1,
       rebuilt: 0,
       longestOutageMs: 0,
