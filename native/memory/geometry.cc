@@ -90,6 +90,19 @@ void Geometry::adopt_slots(GeometryOptions options) {
   tables_.push_back({"", options.slots, block_tokens_, 1, 1, 0, 0, 0});
 }
 
+GeometryOptions Geometry::options() const {
+  GeometryOptions options;
+  options.arena = arenas_[0];
+  options.more_arenas.assign(arenas_.begin() + 1, arenas_.end());
+  options.slots_per_arena = slots_per_arena_;
+  options.offset_bytes = offset_bytes_;
+  options.slot_stride_bytes = slot_stride_bytes_;
+  options.slots = slots();
+  options.block_tokens = block_tokens_;
+  options.layers = layers_;
+  return options;
+}
+
 // Slots are pages of one table, each a block.
 void Geometry::index_slots() {
   for (const LayerPlaces& layer : layers_) {

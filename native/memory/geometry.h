@@ -144,6 +144,13 @@ class Geometry {
   void for_each_arena(Visit visit) const {
     for (const auto& arena : arenas_) visit(arena);
   }
+  // Of paged memory; a region may come more than once.
+  template <typename Visit>
+  void for_each_region(Visit visit) const {
+    for (const auto& region : regions_) visit(region);
+  }
+  // What slots were made of, to be told to a peer.
+  GeometryOptions options() const;
   uint64_t slot_stride_bytes() const { return slot_stride_bytes_; }
   std::byte* at(uint32_t slot_index, uint32_t layer, const Plane& plane, uint32_t token) const {
     return slot(slot_index) + layers_[layer].offset_bytes + plane.offset_bytes +

@@ -205,7 +205,7 @@ void QueuePair::drain() {
     marked = ibv_post_send(qp_, &marker, &bad) == 0;
   }
   if (marked) {
-    in_flight_.push() = {++posted_, nullptr, true};
+    in_flight_.push() = {++posted_, nullptr, true, 0};
     signalled_in_flight_++;
   }
   if (marked) return;

@@ -5,6 +5,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 namespace dualpath::verbs {
 namespace {
 
@@ -132,6 +134,14 @@ Status MemoryRegion::register_dmabuf(std::shared_ptr<Device> device, const std::
 
 MemoryRegion::~MemoryRegion() { device_->verbs().dereg_mr(mr_); }
 
+KeyedGeometry::KeyedGeometry(std::shared_ptr<const Geometry> geometry, std::vector<uint32_t> keys)
+    : geometry_(std::move(geometry)),
+      keys_(std::move(keys)),
+      slots_per_arena_(geometry_->options().slots_per_arena) {}
+
+KeyedGeometry::KeyedGeometry(std::shared_ptr<const Geometry> geometry, std::vector<KeyedRange> ranges)
+    : geometry_(std::move(geometry)), ranges_(std::move(ranges)) {}
+
 Status KeyedGeometry::create(GeometryOptions options, std::vector<uint32_t> keys,
                              std::unique_ptr<KeyedGeometry>* out) {
   const size_t arenas = options.more_arenas.size() + 1;
@@ -139,12 +149,17 @@ Status KeyedGeometry::create(GeometryOptions options, std::vector<uint32_t> keys
     return Status::error("INVALID_ARGUMENT", "geometry: " + std::to_string(keys.size()) + " keys for " +
                                                  std::to_string(arenas) + " arenas; give one an arena");
   }
-  auto keyed = std::make_unique<KeyedGeometry>();
-  keyed->keys_ = std::move(keys);
-  keyed->slots_per_arena_ = options.slots_per_arena == 0 ? options.slots : options.slots_per_arena;
-  const Status status = Geometry::create(std::move(options), &keyed->geometry_);
-  if (status.ok()) *out = std::move(keyed);
+  std::shared_ptr<const Geometry> geometry;
+  const Status status = Geometry::create(std::move(options), &geometry);
+  if (status.ok()) *out = std::make_unique<KeyedGeometry>(std::move(geometry), std::move(keys));
   return status;
+}
+
+const KeyedRange& KeyedGeometry::range(uint64_t address) const {
+  const auto after =
+      std::upper_bound(ranges_.begin(), ranges_.end(), address,
+                       [](uint64_t value, const KeyedRange& range) { return value < range.begin; });
+  return *(after - 1);
 }
 
 }  // namespace dualpath::verbs

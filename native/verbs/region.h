@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/status.h"
@@ -53,22 +54,38 @@ class MemoryRegion {
   ibv_mr* mr_;
 };
 
+// Memory of one region, by address.
+struct KeyedRange {
+  uint64_t begin;
+  uint64_t end;
+  uint32_t key;
+};
+
 // A geometry with the key of each arena it lies in: local keys for this side's memory, remote keys for a
 // peer's. The geometry of a peer is one over arenas adopted at the peer's addresses, which nothing here
 // dereferences.
 class KeyedGeometry {
  public:
+  // Of slots: a key for each arena, in order.
+  KeyedGeometry(std::shared_ptr<const Geometry> geometry, std::vector<uint32_t> keys);
+  // Of an engine's pages: ranges in order of address that cover every page.
+  KeyedGeometry(std::shared_ptr<const Geometry> geometry, std::vector<KeyedRange> ranges);
   // INVALID_ARGUMENT when the geometry is wrong or there is not one key an arena.
   static Status create(GeometryOptions options, std::vector<uint32_t> keys,
                        std::unique_ptr<KeyedGeometry>* out);
 
   const Geometry& geometry() const { return *geometry_; }
+  const std::shared_ptr<const Geometry>& shared() const { return geometry_; }
+  // Of slots.
   uint32_t key(uint32_t slot) const { return keys_.size() == 1 ? keys_[0] : keys_[slot / slots_per_arena_]; }
+  // Of pages: of the memory at this address.
+  const KeyedRange& range(uint64_t address) const;
 
  private:
   std::shared_ptr<const Geometry> geometry_;
   std::vector<uint32_t> keys_;
   uint32_t slots_per_arena_ = 0;
+  std::vector<KeyedRange> ranges_;
 };
 
 }  // namespace dualpath::verbs

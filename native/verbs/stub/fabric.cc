@@ -49,9 +49,17 @@ StubFabric::StubFabric(const StubOptions& options)
     device->port.gids = gids_of(static_cast<uint8_t>(i));
     devices_.push_back(std::move(device));
   }
+  if (options.own_thread) thread_ = std::thread([this] { work(); });
 }
 
-StubFabric::~StubFabric() = default;
+StubFabric::~StubFabric() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  work_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
 
 ibv_device** StubFabric::get_device_list(int* count) {
   auto** list = new ibv_device*[devices_.size() + 1]();
@@ -226,6 +234,7 @@ ibv_cq* StubFabric::create_cq(ibv_context* context, int entries, void* cq_contex
   std::lock_guard lock(mutex_);
   if (channel != nullptr) reinterpret_cast<StubChannel*>(channel)->queues++;
   reinterpret_cast<StubContext*>(context)->objects++;
+  reinterpret_cast<StubContext*>(context)->completion_queues.push_back(cq);
   return &cq->base;
 }
 
@@ -236,6 +245,7 @@ int StubFabric::destroy_cq(ibv_cq* cq) {
   if (mine->queue_pairs != 0 || mine->events != mine->acknowledged) return EBUSY;
   if (cq->channel != nullptr) reinterpret_cast<StubChannel*>(cq->channel)->queues--;
   reinterpret_cast<StubContext*>(cq->context)->objects--;
+  std::erase(reinterpret_cast<StubContext*>(cq->context)->completion_queues, mine);
   delete mine;
   return 0;
 }
@@ -274,18 +284,30 @@ StubCounters StubFabric::counters() {
   return counters_;
 }
 
-void StubFabric::set_link(uint32_t device, bool up) {
+bool StubFabric::set_link(uint32_t device, bool up) {
   std::lock_guard lock(mutex_);
-  StubDevice& changed = *devices_.at(device);
+  if (device >= devices_.size()) return false;
+  StubDevice& changed = *devices_[device];
   changed.port.up = up;
   for (StubContext* context : changed.contexts) {
     raise(*context, up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR, nullptr);
   }
+  return true;
 }
 
 void StubFabric::fail_request(uint32_t qp_num, uint32_t nth, ibv_wc_status status) {
   std::lock_guard lock(mutex_);
   faults_.push_back({qp_num, nth, status});
+}
+
+void StubFabric::fail_completion_queues(uint32_t device) {
+  std::lock_guard lock(mutex_);
+  for (StubContext* context : devices_[device]->contexts) {
+    for (StubCq* cq : context->completion_queues) {
+      cq->failed = true;
+      raise(*context, IBV_EVENT_CQ_ERR, &cq->base);
+    }
+  }
 }
 
 void StubFabric::fail_post(uint32_t nth, int error) {

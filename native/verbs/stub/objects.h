@@ -13,6 +13,7 @@
 
 namespace dualpath::verbs::stub {
 
+struct StubCq;
 struct StubDevice;
 class StubFabric;
 
@@ -21,6 +22,7 @@ struct StubContext {
   StubFabric* fabric = nullptr;
   StubDevice* device = nullptr;
   std::deque<ibv_async_event> events;
+  std::vector<StubCq*> completion_queues;
   uint32_t objects = 0;  // alive on it
 };
 
