@@ -22,6 +22,7 @@ void EngineObject::define(Napi::Env env, Napi::Object exports) {
                                      InstanceMethod<&EngineObject::take_records>("takeRecords"),
                                      InstanceMethod<&EngineObject::counter>("counter"),
                                      InstanceMethod<&EngineObject::zero_counters>("zeroCounters"),
+                                     InstanceMethod<&EngineObject::counter_handle>("counterHandle"),
                                      InstanceMethod<&EngineObject::write_slots>("writeSlots"),
                                      InstanceMethod<&EngineObject::read_slots>("readSlots"),
                                      InstanceMethod<&EngineObject::doorbell>("doorbell"),
@@ -168,8 +169,10 @@ Napi::Value EngineObject::statistics(const Napi::CallbackInfo& info) {
       {"waitsCounter", &s.waits_counter},
       {"waitsLink", &s.waits_link},
       {"waitsQueue", &s.waits_queue},
+      {"waitsPeer", &s.waits_peer},
       {"doorErrors", &s.door_errors}};
   for (const auto& [name, value] : fields) out.Set(name, number(env, value->load(std::memory_order_relaxed)));
+  out.Set("staleSignals", number(env, engine_->door().stale_signals()));
   out.Set("directIo", engine_->direct_io());
   const Lookups& l = *lookups_;
   const std::pair<const char*, uint64_t> lookups[] = {{"lookups", l.finished},

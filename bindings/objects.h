@@ -150,6 +150,7 @@ class EngineObject : public Wrap<EngineObject> {
   Napi::Value take_records(const Napi::CallbackInfo& info);
   Napi::Value counter(const Napi::CallbackInfo& info);
   Napi::Value zero_counters(const Napi::CallbackInfo& info);
+  Napi::Value counter_handle(const Napi::CallbackInfo& info);
   Napi::Value write_slots(const Napi::CallbackInfo& info);
   Napi::Value read_slots(const Napi::CallbackInfo& info);
   Napi::Value doorbell(const Napi::CallbackInfo& info);
@@ -252,6 +253,7 @@ class RdmaLoadObject : public Wrap<RdmaLoadObject> {
 Napi::Value describe_abi(const Napi::CallbackInfo& info);
 // What posting work requests costs, against the strict stub provider.
 Napi::Value measure_post_cost(const Napi::CallbackInfo& info);
+Napi::Value work_status_text(const Napi::CallbackInfo& info);
 
 // bench.cc
 Napi::Value run_storage_load(const Napi::CallbackInfo& info);

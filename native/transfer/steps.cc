@@ -22,7 +22,8 @@ bool TransferEngine::waits_hold(const dp_descriptor& d, uint16_t step) {
 // False when the peer has no such counter or is lost; the program has failed then.
 bool TransferEngine::raise(Active& active, const dp_signal& signal, uint32_t index, uint64_t value) {
   if (signal.remote != 0) {
-    const PeerResult result = peers_[active.d.peer]->signal(signal.mode, index, value);
+    if (peers_[active.d.peer]->carries_steps()) return true;  // it went with the step
+    const PeerResult result = peers_[active.d.peer]->signal({index, signal.mode, value});
     if (result == PeerResult::kOk) return true;
     fail(*active.program, &active, result == PeerResult::kLost ? DP_ERROR_PEER : DP_ERROR_INVALID);
     return false;
@@ -83,12 +84,20 @@ bool TransferEngine::open_step(Active& active) {
 void TransferEngine::abandon_step(Active& active) {
   if (!active.step_open) return;
   active.step_open = false;
-  if (active.d.op != DP_OP_READ && active.d.op != DP_OP_WRITE) active.in_flight--;
+  if (active.peer_step != nullptr) {  // which ends in its own time
+    peers_[active.d.peer]->abandon(std::exchange(active.peer_step, nullptr));
+  } else if (active.d.op != DP_OP_READ && active.d.op != DP_OP_WRITE) {
+    active.in_flight--;
+  }
   if ((active.d.flags & DP_FLAG_EVENT) != 0) records_owed_--;
 }
 
 bool TransferEngine::turn_bumps(Active& active) {
   bool moved = false;
+  if (carried(active.d)) {
+    while (turn_carried(active)) moved = true;
+    return moved;
+  }
   // A repetition is a few nanoseconds; kMaxStepsInFlight is no limit as each ends at once.
   while (active.program != nullptr && active.program->record.status == DP_ERROR_NONE && open_step(active)) {
     active.step_open = false;
@@ -130,6 +139,7 @@ bool TransferEngine::links_carried(Timer& timer, uint64_t now) {
 
 // One turn: at most chunk_bytes of one step.
 bool TransferEngine::turn_layers(Active& active, uint64_t now) {
+  if (carried(active.d)) return turn_carried(active);
   if (!active.step_open && !open_step(active)) return false;
   if (!links_accept(active, now)) return false;
   const dp_descriptor& d = active.d;
@@ -168,8 +178,8 @@ uint64_t TransferEngine::move_chunk(Active& active, uint64_t now) {
   const uint32_t first_block = d.first_block + active.cursor;
   uint64_t bytes = 0;
   if (d.op == DP_OP_SEND) {
-    const SendPart part{from.get(),  d.dst_geometry, from_slots,  to_slots + active.cursor, count, layer,
-                        first_block, tokens,         d.window_end};
+    const SendPart part{from.get(), d.src_geometry, d.dst_geometry, from_slots, to_slots + active.cursor,
+                        count,      layer,          first_block,    tokens,     d.window_end};
     const PeerResult result = peers_[d.peer]->write(part, &bytes);
     if (result != PeerResult::kOk) {
       fail(*active.program, &active, result == PeerResult::kLost ? DP_ERROR_PEER : DP_ERROR_INVALID,

@@ -148,7 +148,7 @@ TEST_F(PeerTest, CloseIsNotHeldOffByAStreamOfWriters) {
     writers.emplace_back([&, w] {
       std::unique_ptr<Peer> peer;
       if (!loopback::connect("stream", &peer).ok()) return;
-      const SendPart part{&source, id, slots + w, slots + w, 1, w, 0, {0, kTokens}, 0};
+      const SendPart part{&source, 0, id, slots + w, slots + w, 1, w, 0, {0, kTokens}, 0};
       uint64_t bytes;
       bool first = true;
       while (peer->write(part, &bytes) == PeerResult::kOk) {
