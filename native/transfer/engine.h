@@ -110,7 +110,7 @@ class TransferEngine final : private StepOwner {
     uint16_t next_step = 0;      // to start, or started and not all issued
     bool step_open = false;      // READ, WRITE: until the whole list is done
     uint32_t cursor = 0;         // next block of the open step (READ, WRITE: of the list)
-    uint64_t egress_end = 0;        // of the open step, in its class's queue on either link
+    uint64_t egress_end = 0;     // of the open step, in its class's queue on either link
     uint64_t ingress_end = 0;
     uint64_t ready_ns = 0;          // READ, WRITE: since when blocks may be issued
     uint32_t in_flight = 0;         // steps; for READ and WRITE blocks

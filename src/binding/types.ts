@@ -11,12 +11,19 @@ import type {
   NativeRegionOptions,
 } from './memory-types.js';
 import type { NativeStore, NativeStoreTool } from './store-types.js';
+import type {
+  NativeStubFabric,
+  NativeStubOptions,
+  NativeVerbsOptions,
+  NativeVerbsTransport,
+} from './verbs-types.js';
 
 export type * from './rdma-load-types.js';
 export type * from './bench-types.js';
 export type * from './emulation-types.js';
 export type * from './memory-types.js';
 export type * from './store-types.js';
+export type * from './verbs-types.js';
 
 export interface NativeRateLink {
   statistics(): { readonly bytes: number; readonly operations: number; readonly busyNs: number };
@@ -111,6 +118,10 @@ export interface EngineStatistics {
   readonly waitsCounter: number;
   readonly waitsLink: number;
   readonly waitsQueue: number;
+  /** The peer's queue was full, or the peer had no receive for a signal. */
+  readonly waitsPeer: number;
+  /** Signals from peers for an earlier use of their counter: dropped. */
+  readonly staleSignals: number;
   /** Looks that found an index of a ring where it cannot be: who writes into the door is at fault. */
   readonly doorErrors: number;
   /** Whether the store's file system takes O_DIRECT. */
@@ -174,6 +185,8 @@ export interface NativeEngine {
   takeRecords(words: Uint32Array): number;
   counter(index: number): number;
   zeroCounters(first: number, count: number): void;
+  /** How a peer names the counter until it is zeroed for its next use (dualpath_ring.h). */
+  counterHandle(index: number): number;
   writeSlots(offset: number, slots: Uint32Array): void;
   readSlots(offset: number, count: number): Uint32Array;
   doorbell(): void;
@@ -271,6 +284,8 @@ export interface NativeAddon {
     options?: { readonly storageIo?: 'auto' | StorageIo },
   ) => NativeRuntime;
   readonly Engine: new (options: NativeEngineOptions) => NativeEngine;
+  readonly StubFabric: new (options: NativeStubOptions) => NativeStubFabric;
+  readonly VerbsTransport: new (options: NativeVerbsOptions) => NativeVerbsTransport;
   readonly DoorServer: new (options: { engine: NativeEngine; path: string }) => NativeDoorServer;
   readonly BlockPool: new (options: { engine: NativeEngine; slots: number }) => NativeBlockPool;
   readonly KvSeeds: new (tokens: Uint32Array) => NativeKvSeeds;
@@ -288,6 +303,8 @@ export interface NativeAddon {
   liveObjects(): Readonly<Record<string, number>>;
   /** This environment refuses external buffers, as Electron does, or no longer; for tests. */
   refuseExternalBuffers(refuse: boolean): void;
+  /** What an ibv_wc_status means. */
+  workStatusText(status: number): string;
   measurePostCost(options: {
     chain: number;
     chains: number;
