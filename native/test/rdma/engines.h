@@ -20,14 +20,13 @@ struct VerbsEnd {
       : engine(std::make_unique<Engine>(*reactor, name, std::move(options))) {}
   ~VerbsEnd() { engine.reset(); }
 
-  Status attach(const std::shared_ptr<verbs::stub::StubFabric>& fabric, const std::string& device,
+  Status attach(const std::shared_ptr<verbs::Verbs>& verbs, const std::string& device,
                 rdma::TransportOptions options = {}) {
     options.engine = &engine->native();
     options.reactor = reactor.get();
-    options.verbs = fabric;
-    options.emulated = true;
+    options.verbs = verbs;
     options.device = device;
-    options.gid_index = 2;
+    if (options.gid_index < 0) options.gid_index = 2;
     return rdma::Transport::create(std::move(options), &transport);
   }
   // Of this kind, among all that have come.
@@ -52,7 +51,7 @@ inline verbs::PathParameters path_to(const rdma::ConnectionHalf& half) {
   verbs::PathParameters path;
   path.peer = half.address;
   path.peer_gid = half.gid;
-  path.mtu_bytes = 4096;
+  path.mtu_bytes = 1024;
   return path;
 }
 
@@ -66,8 +65,16 @@ class VerbsEngines {
     expect_ok(a.attach(fabric, "stub0", options));
     expect_ok(b.attach(fabric, "stub1", options));
   }
+  // Both on one device.
+  VerbsEngines(const std::shared_ptr<verbs::Verbs>& verbs, const std::string& device, int gid_index)
+      : a(unique("a"), {}), b(unique("b"), {}) {
+    rdma::TransportOptions options;
+    options.gid_index = gid_index;
+    expect_ok(a.attach(verbs, device, options));
+    expect_ok(b.attach(verbs, device, options));
+  }
   ~VerbsEngines() {
-    fabric->pause(false);
+    if (fabric != nullptr) fabric->pause(false);
     a.engine->close();
     b.engine->close();
     a.transport.reset();
