@@ -112,8 +112,8 @@ export class DecodeRequest extends EngineRequest {
       request: this.key,
       geometry: buffer.geometry,
       slots: engine.slots(this.#buffer!.offset, this.#buffer!.count),
-      mergedCounter: merged,
-      freeCounter: free,
+      mergedCounter: engine.counterHandle(merged),
+      freeCounter: engine.counterHandle(free),
     });
   }
 

@@ -40,3 +40,10 @@ export { agreePath, rdmaProtocolVersion, type PathHello, type PathParameters } f
 export type { ConnectionHalf, NativeEvent, NativeHalf } from './native-half.js';
 export { PathExchange, type PathMessage } from './path-messages.js';
 export { RdmaTransport, type RdmaTransportOptions } from './transport.js';
+export {
+  findRdmaPlace,
+  rdmaTransport,
+  type RdmaOptions,
+  type RdmaPlace,
+  type RdmaTransportSettings,
+} from './open.js';

@@ -26,6 +26,10 @@ export interface PathHandshakeOptions {
   readonly classes: TrafficClasses;
   /** GID indices to try, the best first; none: InfiniBand within a subnet. */
   readonly gidIndexes: readonly number[];
+  /** Calls the native half so that its errors have codes. */
+  readonly call?: <T>(native: () => T) => T;
+  /** How errors of programs are to name a peer. */
+  readonly namePeer?: (id: number, peer: string) => void;
   /** Longest that a handshake may take; default 2 s. */
   readonly handshakeMs?: number;
 }
@@ -94,7 +98,7 @@ export class PathHandshake {
       try {
         const hello = this.#openHalf(path, candidate);
         path.attempt = randomUUID();
-        const memory = this.#native.memory();
+        const memory = this.#call(() => this.#native.memory());
         this.say(path, { kind: 'offer', attempt: path.attempt, candidate, hello, memory });
       } catch (error) {
         this.#hooks.failed(path, blameOf(error, 'local'), error);
@@ -114,7 +118,12 @@ export class PathHandshake {
       this.#start(path);
       const own = this.#openHalf(path, candidate);
       this.#connectHalf(path, own, hello, memory);
-      this.say(path, { kind: 'answer', attempt, hello: own, memory: this.#native.memory() });
+      this.say(path, {
+        kind: 'answer',
+        attempt,
+        hello: own,
+        memory: this.#call(() => this.#native.memory()),
+      });
     } catch (error) {
       const blame = blameOf(error, 'remote');
       const { code, message } = asError(error);
@@ -144,6 +153,10 @@ export class PathHandshake {
     }
   }
 
+  #call<T>(call: () => T): T {
+    return this.#options.call === undefined ? call() : this.#options.call(call);
+  }
+
   /** Makes this side's queue pair. */
   #openHalf(path: PathState, candidate: number): PathHello {
     this.closeHalf(path);
@@ -151,10 +164,9 @@ export class PathHandshake {
     const { trafficClass } = path;
     const { linkLayer, mtuBytes } = this.#native.facts();
     const gidIndex = gidIndexes[candidate % Math.max(1, gidIndexes.length)];
-    const { connection, half } = this.#native.open({
-      trafficClass,
-      ...(gidIndex === undefined ? {} : { gidIndex }),
-    });
+    const { connection, half } = this.#call(() =>
+      this.#native.open({ trafficClass, ...(gidIndex === undefined ? {} : { gidIndex }) }),
+    );
     path.connection = connection;
     const { creditAddress, qpNum, psn, receives, creditKey, gid, lid } = half;
     path.hello = {
@@ -173,10 +185,13 @@ export class PathHandshake {
       creditAddress: `0x${peer.creditAddress.toString(16)}`,
     };
     const { mtuBytes, serviceLevel, trafficClass, timeout, retryCount, rnrRetry } = agreed;
-    this.#native.connect(path.connection!, {
-      ...{ peer: this.#know(path.peer, memory), half, mtuBytes, serviceLevel, trafficClass },
-      ...{ timeout, retryCount, rnrRetry },
-    });
+    const id = this.#know(path.peer, memory);
+    this.#call(() =>
+      this.#native.connect(path.connection!, {
+        ...{ peer: id, half, mtuBytes, serviceLevel, trafficClass },
+        ...{ timeout, retryCount, rnrRetry },
+      }),
+    );
   }
 
   /** Its memory says whether it is still the same. */
@@ -184,7 +199,8 @@ export class PathHandshake {
     const text = JSON.stringify(memory);
     const known = this.#peerIds.get(peer);
     if (known?.memory === text) return known.id;
-    const id = this.#native.addPeer(peer, memory);
+    const id = this.#call(() => this.#native.addPeer(peer, memory));
+    this.#options.namePeer?.(id, peer);
     this.#peerIds.set(peer, { memory: text, id });
     return id;
   }

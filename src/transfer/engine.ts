@@ -263,6 +263,11 @@ export class TransferEngine implements RecordTaker {
     return this.#door.counter(index);
   }
 
+  /** How peers name a counter until it is zeroed again: what comes for it after that is dropped, and counted. */
+  counterHandle(index: number): number {
+    return this.handle.counterHandle(index);
+  }
+
   /** Consecutive counters, at zero. */
   takeCounters(count: number): number {
     const first = this.counters.take(count);
