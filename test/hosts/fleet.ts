@@ -32,7 +32,7 @@ export class Fleet {
   async engine(
     name: string,
     role: 'prefill' | 'decode',
-    options: Partial<EngineHostOptions> = {},
+    options: Partial<EngineHostOptions> | ((at: { node: ControlNode }) => Partial<EngineHostOptions>) = {},
   ): Promise<Address> {
     const identity = this.#layout.identity;
     const node = await ControlNode.open({ name, identity, token, listen: local, timing });
@@ -45,7 +45,7 @@ export class Fleet {
       network: this.#network,
       device: null,
       note: (text) => this.notes.push(`${name}: ${text}`),
-      ...options,
+      ...(typeof options === 'function' ? options({ node }) : options),
     });
     this.members.set(name, { host, node });
     return node.address!;
