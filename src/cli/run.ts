@@ -18,6 +18,11 @@ export const commands: readonly CommandEntry[] = [
     load: async () => (await import('./replay.js')).replayCommand(),
   },
   {
+    name: 'engine',
+    description: 'run an engine that a replay on this or another host drives over RDMA',
+    load: async () => (await import('./engine.js')).engineCommand(),
+  },
+  {
     name: 'bench',
     description: 'measure the parts of the data path',
     load: async () => (await import('./bench.js')).benchCommand(),

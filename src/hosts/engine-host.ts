@@ -47,6 +47,14 @@ export class EngineHost {
   readonly #control: EngineControl;
   #run: EngineRun | undefined;
   #ending: Promise<void> = Promise.resolve();
+  /** Of the runs that are over. */
+  readonly #statistics = {
+    runs: 0,
+    verifiedBytes: 0,
+    mismatchedBytes: 0,
+    canaryMismatchedBytes: 0,
+    sentBytes: 0,
+  };
 
   constructor(options: EngineHostOptions) {
     this.#options = options;
@@ -64,6 +72,12 @@ export class EngineHost {
       this.#run.engine.cancel(request, new DualPathError(code, message), admission);
     });
     node.listen({ lost: (peer, error) => this.#lost(peer, error) });
+  }
+
+  get statistics(): Readonly<
+    Record<'runs' | 'verifiedBytes' | 'mismatchedBytes' | 'canaryMismatchedBytes' | 'sentBytes', number>
+  > {
+    return this.#statistics;
   }
 
   #describe(): EngineDescription {
@@ -121,6 +135,13 @@ export class EngineHost {
     if (run !== undefined) {
       this.#run = undefined;
       this.#options.note?.(`the run of ${run.driver} ends: ${why}`);
+      const { gpu, canaries, transport } = run.totals();
+      const counts = this.#statistics;
+      counts.runs++;
+      counts.verifiedBytes += gpu.checkedBytes;
+      counts.mismatchedBytes += gpu.mismatchedBytes + canaries.mismatchedBytes;
+      counts.canaryMismatchedBytes += canaries.mismatchedBytes;
+      counts.sentBytes += transport.sentBytes;
       this.#ending = run.close();
     }
     await this.#ending;
