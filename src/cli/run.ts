@@ -19,7 +19,8 @@ export const commands: readonly CommandEntry[] = [
   },
   {
     name: 'engine',
-    description: 'run an engine that a replay on this or another host drives over RDMA',
+    description:
+      'run a prefill or decode engine that a replay drives (HBM and GPU are emulated, RDMA is real)',
     load: async () => (await import('./engine.js')).engineCommand(),
   },
   {

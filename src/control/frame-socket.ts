@@ -3,7 +3,14 @@ import type { Socket } from 'node:net';
 import type { ZodType } from 'zod';
 import { DualPathError } from '../errors/index.js';
 import { decodeMessage, encodeMessage } from './codec.js';
-import { frameBytes, FrameReader, maxHandshakeBytes, type Frame, type FrameKind } from './frame.js';
+import {
+  frameBytes,
+  frameKinds,
+  FrameReader,
+  maxHandshakeBytes,
+  type Frame,
+  type FrameKind,
+} from './frame.js';
 
 /** Taken ahead of a handshake's frames; whoever sends more waits. */
 const maxAheadBytes = 64 * 2 ** 10;
@@ -129,6 +136,15 @@ export class FrameSocket {
     const late = setTimeout(() => this.destroy(), 500);
     late.unref();
     this.#socket.once('close', () => clearTimeout(late));
+  }
+
+  /** As destroy(), but the other side is told, should it hear after all: otherwise it would take this process for dead. */
+  giveUp(error: Error): void {
+    this.finish(frameKinds.silent, {});
+    this.#error ??= error;
+    if (this.#over) return;
+    this.#over = true;
+    this.#end({ error: this.#error, byPeer: false });
   }
 
   destroy(error?: Error): void {

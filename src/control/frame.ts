@@ -19,6 +19,8 @@ export const frameKinds = {
   message: 6,
   ping: 7,
   bye: 8,
+  /** Its sender has heard nothing for too long and gives the socket up, not the session. */
+  silent: 9,
 } as const;
 
 export type FrameKind = (typeof frameKinds)[keyof typeof frameKinds];

@@ -123,6 +123,9 @@ export class PeerLink {
       case frameKinds.ping:
         this.#attempt(() => this.#acknowledged(body.readUIntLE(0, 6)));
         break;
+      case frameKinds.silent:
+        socket.destroy(new Error('the other side heard nothing'));
+        break;
       case frameKinds.bye:
         this.lose(new DualPathError('PEER_LOST', `'${this.name}' has ended`));
         break;
@@ -178,7 +181,7 @@ export class PeerLink {
     setImmediate(() => {
       const silentMs = performance.now() - socket.heardMs;
       if (silentMs < this.#timing.deadMs) return;
-      socket.destroy(new Error(`silent for ${Math.round(silentMs)} ms`));
+      socket.giveUp(new Error(`silent for ${Math.round(silentMs)} ms`));
     });
   }
 
