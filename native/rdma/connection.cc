@@ -51,6 +51,7 @@ void Connection::drain() {
   if (queue_pair_ == nullptr) return;
   if (queue_pair_->state() == verbs::QueuePair::State::kInitialised) {
     destroy();  // nobody knows it
+    owner_.connection_drained(*this);
   } else {
     queue_pair_->drain();
   }

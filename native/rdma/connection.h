@@ -64,6 +64,9 @@ class Connection final : private verbs::QueuePairEvents {
   // The queue pair goes, whatever is in flight; steps end.
   void destroy();
   bool destroyed() const { return queue_pair_ == nullptr; }
+  bool draining() const {
+    return queue_pair_ != nullptr && queue_pair_->state() == verbs::QueuePair::State::kDraining;
+  }
   // Nothing is in flight in either direction.
   bool quiet() const;
   uint32_t steps() const { return steps_in_use_; }

@@ -193,7 +193,10 @@ Status Transport::drain(uint32_t id) {
   return run([&] {
     Connection* connection = nullptr;
     const Status status = find(id, &connection);
-    if (status.ok()) connection->drain();
+    if (status.ok()) {
+      await_drain();
+      connection->drain();
+    }
     return status;
   });
 }
@@ -225,13 +228,14 @@ void Transport::retire(std::unique_ptr<Connection> connection) {
 
 uint64_t Transport::next_due() const {
   const uint64_t credits_ns = credits_awaited_ ? now_ns() + credits_poll_ns_ : kNever;
-  return std::min(credits_ns, closing_ ? closing_until_ns_ : kNever);
+  return std::min({credits_ns, draining_until_ns_, closing_ ? closing_until_ns_ : kNever});
 }
 
 bool Transport::deliver() {
   credits_poll_ns_ =
       credits_awaited_ ? std::min(2 * credits_poll_ns_, kLongestCreditsPoll_ns) : kCreditsPoll_ns;
   credits_awaited_ = false;
+  if (draining_until_ns_ != kNever) end_drains();
   if (signalled_) door_->notify();
   const bool moved = std::exchange(signalled_, false) || !over_.empty();
   while (!over_.empty()) {
@@ -255,9 +259,25 @@ void Transport::signal_came(uint8_t mode, uint32_t counter, uint64_t value) {
 }
 
 void Transport::connection_broke(Connection& connection, const verbs::WorkError& error) {
+  await_drain();
   TransportEvent event(TransportEvent::Kind::kBroke, &connection);
   event.error = error;
   tell(std::move(event));
+}
+
+void Transport::await_drain() {
+  if (draining_until_ns_ == kNever) draining_until_ns_ = now_ns() + kDrain_ns;
+}
+
+// A provider that does not flush what it has must not keep memory, nor the peer from being reached again.
+void Transport::end_drains() {
+  if (now_ns() < draining_until_ns_) return;
+  draining_until_ns_ = kNever;
+  for (const auto& connection : connections_) {
+    if (!connection->draining()) continue;
+    connection->destroy();
+    connection_drained(*connection);
+  }
 }
 
 void Transport::connection_drained(Connection& connection) {

@@ -110,6 +110,8 @@ class Transport final : public PeerTransport, private ConnectionOwner, private P
   Status connect_now(uint32_t connection, uint32_t peer, const verbs::PathParameters& path);
   void retire(std::unique_ptr<Connection> connection);
   void destroy_all();
+  void await_drain();
+  void end_drains();
   void tell(TransportEvent event);
 
   void signal_came(uint8_t mode, uint32_t counter, uint64_t value) override;
@@ -144,6 +146,7 @@ class Transport final : public PeerTransport, private ConnectionOwner, private P
   bool closing_ = false;
   bool left_ = false;
   uint64_t closing_until_ns_ = kNever;
+  uint64_t draining_until_ns_ = kNever;  // then what still drains is destroyed
 
   std::mutex events_mutex_;
   std::vector<TransportEvent> events_;

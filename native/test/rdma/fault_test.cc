@@ -115,6 +115,15 @@ TEST_F(VerbsFaultTest, DrainingEndsWhatIsInFlight) {
   EXPECT_TRUE(eventually([&] { return engines_.a.told(Kind::kDrained); }));
 }
 
+TEST_F(VerbsFaultTest, AProviderThatDoesNotFlushIsNotWaitedForForEver) {
+  engines_.fabric->pause(true);
+  a_.submit({send()});
+  ASSERT_TRUE(eventually([&] { return engines_.a.counters(engines_.at_a).chains != 0; }));
+  EXPECT_TRUE(engines_.a.transport->drain(engines_.at_a).ok());
+  EXPECT_EQ(a_.next().status, DP_ERROR_PEER);
+  EXPECT_TRUE(eventually([&] { return engines_.a.told(Kind::kDrained); }));
+}
+
 TEST_F(VerbsFaultTest, ClosingAConnectionEndsWhatIsInFlightAtOnce) {
   engines_.fabric->pause(true);
   a_.submit({send()});
