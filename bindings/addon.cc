@@ -1,4 +1,5 @@
 #include "objects.h"
+#include "rdma.h"
 #include "store_tool.h"
 
 namespace dualpath::bindings {
@@ -152,6 +153,7 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   ArenaObject::define(env, exports);
   RegionObject::define(env, exports);
   RateLinkObject::define(env, exports);
+  NicLinkObject::define(env, exports);
   StoreObject::define(env, exports);
   StoreToolObject::define(env, exports);
   RuntimeObject::define(env, exports);
@@ -160,12 +162,16 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   KvSeedsObject::define(env, exports);
   EmulatedGpuObject::define(env, exports);
   DoorServerObject::define(env, exports);
+  RdmaLoadObject::define(env, exports);
+  StubFabricObject::define(env, exports);
+  VerbsTransportObject::define(env, exports);
   exports.Set("describeAbi", Napi::Function::New(env, describe_abi));
   exports.Set("runStorageLoad", Napi::Function::New(env, run_storage_load));
   exports.Set("layOutStorageFile", Napi::Function::New(env, lay_out_storage_file));
   exports.Set("liveObjects", Napi::Function::New(env, live_objects));
   exports.Set("refuseExternalBuffers", Napi::Function::New(env, refuse_external_buffers));
   exports.Set("measurePostCost", Napi::Function::New(env, measure_post_cost));
+  exports.Set("workStatusText", Napi::Function::New(env, work_status_text));
   return exports;
 }
 

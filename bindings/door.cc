@@ -105,8 +105,15 @@ Napi::Value EngineObject::zero_counters(const Napi::CallbackInfo& info) {
   const uint32_t first = u32_of(info[0]);
   const uint32_t count = u32_of(info[1]);
   if (!within(info, first, count, engine_->door().counter_entries())) return info.Env().Undefined();
-  for (uint32_t i = 0; i < count; i++) engine_->door().counter_zero(first + i);
+  engine_->door().zero_counters(first, count);
   return info.Env().Undefined();
+}
+
+// counterHandle(index): how a peer names the counter until it is zeroed again.
+Napi::Value EngineObject::counter_handle(const Napi::CallbackInfo& info) {
+  const uint32_t index = u32_of(info[0]);
+  if (!within(info, index, 1, engine_->door().counter_entries())) return info.Env().Undefined();
+  return Napi::Number::New(info.Env(), engine_->door().counter_handle(index));
 }
 
 // writeSlots(offset, slots)

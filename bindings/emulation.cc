@@ -100,6 +100,9 @@ bool EmulatedGpuObject::parse_body(Napi::Env env, Napi::Value value, emulation::
   if (!options.ok()) return false;
   const uint32_t entries = engine_->door().header().slot_entries;
   if (body->geometry == nullptr) options.fail("geometry", "a geometry of the engine");
+  if (body->geometry != nullptr && body->geometry->device() != nullptr)
+    options.fail("geometry",
+                 "memory that the CPU reaches: this GPU is emulated, that of the geometry is not");
   if (seeds == nullptr) options.fail("seeds", "the seeds of the tokens");
   if (!options.ok()) return false;
   const uint64_t needed = static_cast<uint64_t>(count) * body->geometry->entries_per_block();

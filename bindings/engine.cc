@@ -5,8 +5,9 @@
 namespace dualpath::bindings {
 namespace {
 
-std::shared_ptr<RateLink> link_of(Options& options, const char* name) {
-  RateLinkObject* object = options.wrapped<RateLinkObject>(name);
+template <typename Object>
+auto link_of(Options& options, const char* name) {
+  Object* object = options.wrapped<Object>(name);
   return object == nullptr ? nullptr : object->link();
 }
 
@@ -21,6 +22,7 @@ void EngineObject::define(Napi::Env env, Napi::Object exports) {
                                      InstanceMethod<&EngineObject::take_records>("takeRecords"),
                                      InstanceMethod<&EngineObject::counter>("counter"),
                                      InstanceMethod<&EngineObject::zero_counters>("zeroCounters"),
+                                     InstanceMethod<&EngineObject::counter_handle>("counterHandle"),
                                      InstanceMethod<&EngineObject::write_slots>("writeSlots"),
                                      InstanceMethod<&EngineObject::read_slots>("readSlots"),
                                      InstanceMethod<&EngineObject::doorbell>("doorbell"),
@@ -54,8 +56,9 @@ EngineObject::EngineObject(const Napi::CallbackInfo& info) : Wrap(info) {
   wanted.max_programs = options.u32("maxPrograms", wanted.max_programs);
   wanted.max_descriptors = options.u32("maxDescriptors", wanted.max_descriptors);
   wanted.storage_lookahead_ns = options.u64("storageLookaheadNs", wanted.storage_lookahead_ns);
-  wanted.links = {link_of(options, "storageRead"), link_of(options, "storageWrite"),
-                  link_of(options, "nicEgress"), link_of(options, "nicIngress")};
+  wanted.links = {
+      link_of<RateLinkObject>(options, "storageRead"), link_of<RateLinkObject>(options, "storageWrite"),
+      link_of<NicLinkObject>(options, "nicEgress"), link_of<NicLinkObject>(options, "nicIngress")};
   if (StoreObject* object = options.wrapped<StoreObject>("store")) {
     wanted.store = object->store();
     lookups_->chains = object->chains();
@@ -166,8 +169,10 @@ Napi::Value EngineObject::statistics(const Napi::CallbackInfo& info) {
       {"waitsCounter", &s.waits_counter},
       {"waitsLink", &s.waits_link},
       {"waitsQueue", &s.waits_queue},
+      {"waitsPeer", &s.waits_peer},
       {"doorErrors", &s.door_errors}};
   for (const auto& [name, value] : fields) out.Set(name, number(env, value->load(std::memory_order_relaxed)));
+  out.Set("staleSignals", number(env, engine_->door().stale_signals()));
   out.Set("directIo", engine_->direct_io());
   const Lookups& l = *lookups_;
   const std::pair<const char*, uint64_t> lookups[] = {{"lookups", l.finished},

@@ -1,6 +1,7 @@
 // Geometries in, and page tables of requests: what an engine says of its memory.
 #include <algorithm>
 
+#include "layers.h"
 #include "objects.h"
 
 namespace dualpath::bindings {
@@ -13,6 +14,8 @@ bool parse_plane(Options& options, Plane* plane) {
   plane->window_tokens = options.u32("windowTokens");
   return options.ok();
 }
+
+}  // namespace
 
 bool parse_layers(Napi::Env env, Options& options, std::vector<LayerPlaces>* layers) {
   const Napi::Value value = options.get("layers");
@@ -35,6 +38,8 @@ bool parse_layers(Napi::Env env, Options& options, std::vector<LayerPlaces>* lay
   }
   return true;
 }
+
+namespace {
 
 bool parse_more_arenas(Napi::Env env, Options& options, std::vector<std::shared_ptr<Arena>>* arenas) {
   if (!options.has("moreArenas")) return options.ok();

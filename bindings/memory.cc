@@ -1,6 +1,4 @@
 #include <cstring>
-#include <map>
-#include <mutex>
 
 #include "objects.h"
 
@@ -109,54 +107,6 @@ Napi::Value ArenaObject::write(const Napi::CallbackInfo& info) {
     std::memcpy(arena_->base() + offset, bytes.Data(), bytes.ByteLength());
   }
   return info.Env().Undefined();
-}
-
-// RateLink: links of one name are one link, across the workers of the process, as a NIC is.
-
-namespace {
-
-struct Links {
-  std::mutex mutex;
-  std::map<std::string, std::weak_ptr<RateLink>> by_name;
-};
-
-Links& links() {
-  static Links& instance = *new Links();
-  return instance;
-}
-
-}  // namespace
-
-void RateLinkObject::define(Napi::Env env, Napi::Object exports) {
-  exports.Set("RateLink",
-              DefineClass(env, "RateLink", {InstanceMethod<&RateLinkObject::statistics>("statistics")}));
-}
-
-RateLinkObject::RateLinkObject(const Napi::CallbackInfo& info) : Wrap(info) {
-  Options options(info.Env(), info[0]);
-  const std::string name = options.string("name");
-  const uint64_t rate = options.u64("bytesPerS");
-  if (!options.ok()) return;
-  std::lock_guard lock(links().mutex);
-  auto& entry = links().by_name[name];
-  link_ = entry.lock();
-  if (link_ == nullptr) {
-    link_ = std::make_shared<RateLink>(name, rate);
-    entry = link_;
-  } else if (link_->bytes_per_s() != rate) {
-    throw_status(info.Env(), Status::error("INVALID_ARGUMENT", "link '" + name + "' has " +
-                                                                   std::to_string(link_->bytes_per_s()) +
-                                                                   " B/s already, " + std::to_string(rate) +
-                                                                   " asked; one link has one rate"));
-  }
-}
-
-Napi::Value RateLinkObject::statistics(const Napi::CallbackInfo& info) {
-  Napi::Object statistics = Napi::Object::New(info.Env());
-  statistics.Set("bytes", number(info.Env(), link_->bytes()));
-  statistics.Set("operations", number(info.Env(), link_->operations()));
-  statistics.Set("busyNs", number(info.Env(), link_->busy_ns()));
-  return statistics;
 }
 
 // BlockPool

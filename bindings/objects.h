@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "args.h"
+#include "core/nic_link.h"
 #include "core/rate_link.h"
 #include "emulation/stream.h"
 #include "external.h"
@@ -18,6 +19,10 @@
 #include "store/chain_cache.h"
 #include "transfer/door_server.h"
 #include "transfer/reactor.h"
+
+namespace dualpath::verbs {
+class LoadEnd;
+}
 
 namespace dualpath::bindings {
 
@@ -63,6 +68,18 @@ class RateLinkObject : public Wrap<RateLinkObject> {
  private:
   Napi::Value statistics(const Napi::CallbackInfo& info);
   std::shared_ptr<RateLink> link_;
+};
+
+// One direction of a compute NIC: a rate, and an arbiter between traffic classes.
+class NicLinkObject : public Wrap<NicLinkObject> {
+ public:
+  static void define(Napi::Env env, Napi::Object exports);
+  explicit NicLinkObject(const Napi::CallbackInfo& info);
+  const std::shared_ptr<NicLink>& link() const { return link_; }
+
+ private:
+  Napi::Value statistics(const Napi::CallbackInfo& info);
+  std::shared_ptr<NicLink> link_;
 };
 
 class StoreObject : public Wrap<StoreObject> {
@@ -133,6 +150,7 @@ class EngineObject : public Wrap<EngineObject> {
   Napi::Value take_records(const Napi::CallbackInfo& info);
   Napi::Value counter(const Napi::CallbackInfo& info);
   Napi::Value zero_counters(const Napi::CallbackInfo& info);
+  Napi::Value counter_handle(const Napi::CallbackInfo& info);
   Napi::Value write_slots(const Napi::CallbackInfo& info);
   Napi::Value read_slots(const Napi::CallbackInfo& info);
   Napi::Value doorbell(const Napi::CallbackInfo& info);
@@ -215,10 +233,27 @@ class EmulatedGpuObject : public Wrap<EmulatedGpuObject> {
   uint32_t lanes_ = 0;
 };
 
+// One end of a benchmark's load (native/verbs/load.h).
+class RdmaLoadObject : public Wrap<RdmaLoadObject> {
+ public:
+  static void define(Napi::Env env, Napi::Object exports);
+  explicit RdmaLoadObject(const Napi::CallbackInfo& info);
+
+ private:
+  bool is_open(Napi::Env env) const;
+  Napi::Value address(const Napi::CallbackInfo& info);
+  Napi::Value connect(const Napi::CallbackInfo& info);
+  Napi::Value run(const Napi::CallbackInfo& info);
+  Napi::Value stop(const Napi::CallbackInfo& info);
+  Napi::Value close(const Napi::CallbackInfo& info);
+  std::shared_ptr<verbs::LoadEnd> end_;
+};
+
 // Sizes and offsets of every field of dualpath_ring.h, for the test that holds TypeScript against them.
 Napi::Value describe_abi(const Napi::CallbackInfo& info);
 // What posting work requests costs, against the strict stub provider.
 Napi::Value measure_post_cost(const Napi::CallbackInfo& info);
+Napi::Value work_status_text(const Napi::CallbackInfo& info);
 
 // bench.cc
 Napi::Value run_storage_load(const Napi::CallbackInfo& info);

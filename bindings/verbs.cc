@@ -1,5 +1,8 @@
+#include <algorithm>
+
 #include "objects.h"
 #include "verbs/stub/post_cost.h"
+#include "verbs/work_error.h"
 
 namespace dualpath::bindings {
 
@@ -29,6 +32,12 @@ Napi::Value measure_post_cost(const Napi::CallbackInfo& info) {
   out.Set("completions", number(env, cost.completions));
   out.Set("bytes", number(env, cost.bytes));
   return out;
+}
+
+// (ibv_wc_status) => 'transport retries exhausted'
+Napi::Value work_status_text(const Napi::CallbackInfo& info) {
+  const uint32_t status = std::min<uint32_t>(u32_of(info[0]), IBV_WC_GENERAL_ERR);
+  return Napi::String::New(info.Env(), verbs::status_text(static_cast<ibv_wc_status>(status)));
 }
 
 }  // namespace dualpath::bindings

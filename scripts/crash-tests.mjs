@@ -6,7 +6,7 @@
  *
  * Half of the kills hit writers of a store without a limit, where every acknowledged block must be found, half
  * writers that evict. --guest kills a whole guest under QEMU besides, with `durable` blocks and, as a control, without;
- * it fetches Debian's kernel and, as root, the packages it needs. Exit status 1: something was not as it must be.
+ * it fetches Debian's kernel, and needs what `npm run setup -- --test` installs. Exit status 1: something was not as it must be.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -51,18 +51,16 @@ async function killProcesses(directory, { kills, seed }) {
 }
 
 async function killGuests(directory, { seed }) {
-  const { installSystemPackages } = await import('./setup/system-packages.mjs');
-  const { guestImages } = await import('./guest/images.mjs');
-  const { chooseAcceleration } = await import('./guest/guest.mjs');
+  const { chooseAcceleration, guestImages, requirePackages } = await import('../dist/guest/index.js');
   const { killGuest } = await import('../test/crash/guest-run.mjs');
-  await installSystemPackages({ forGuests: true });
-  const images = guestImages(['ext4']);
-  const accel = await chooseAcceleration(images);
+  requirePackages();
+  const images = await guestImages({ modules: ['ext4'] });
+  const acceleration = await chooseAcceleration(images);
   const findings = [];
   for (const durable of [true, false]) {
-    const r = await killGuest({ images, accel, directory, durable, seed });
+    const r = await killGuest({ images, acceleration, directory, durable, seed });
     console.log(
-      `guest killed (emulated machine, ${accel}), durable: ${durable}: ${r.acknowledgedBlocks} blocks ` +
+      `guest killed (emulated machine, ${acceleration}), durable: ${durable}: ${r.acknowledgedBlocks} blocks ` +
         `acknowledged, ${r.missingBlocks} lost, ${r.servedBlocks} served, ${r.badBlocks} refused as bad`,
     );
     findings.push(...r.wrong.map((what) => `guest, durable ${durable}: ${what} has wrong bytes`));

@@ -8,9 +8,18 @@
 
 namespace dualpath {
 
-enum class LiveKind : size_t { kArena, kDoor, kDoorServer, kEngine, kReactor, kStore, kStream };
-inline constexpr std::array<const char*, 7> kLiveNames{"arenas",   "doors",  "doorServers", "engines",
-                                                       "reactors", "stores", "streams"};
+enum class LiveKind : size_t {
+  kArena,
+  kDoor,
+  kDoorServer,
+  kEngine,
+  kReactor,
+  kStore,
+  kStream,
+  kVerbsTransport
+};
+inline constexpr std::array<const char*, 8> kLiveNames{
+    "arenas", "doors", "doorServers", "engines", "reactors", "stores", "streams", "verbsTransports"};
 
 inline std::atomic<int64_t>& live_count(LiveKind kind) {
   static std::array<std::atomic<int64_t>, kLiveNames.size()> counts{};

@@ -20,8 +20,12 @@ extern "C" {
 #endif
 
 #define DP_ABI_MAGIC 0x44504154u /* "DPAT" */
-#define DP_ABI_VERSION 1u
+#define DP_ABI_VERSION 2u
 #define DP_NONE 0xffffffffu /* no counter, no list, no geometry, no peer */
+/* A counter of a peer is named by what the peer said of it: its index, and above that the generation of its
+ * present use, 1 to 254. A signal of another generation is dropped and counted. 0: not checked. */
+#define DP_COUNTER_BITS 24
+#define DP_COUNTER_MASK 0x00ffffffu
 
 enum dp_op {
   DP_OP_NOP = 0,
@@ -32,7 +36,7 @@ enum dp_op {
   DP_OP_BUMP = 5   /* only waits and signals */
 };
 
-/* Carried, checked and not yet acted on: the loopback transport has one class. */
+/* Chooses the queue pair to a peer; where links are emulated, what an arbiter decides by. */
 enum dp_traffic_class { DP_CLASS_INFERENCE = 0, DP_CLASS_KV = 1, DP_CLASS_CONTROL = 2 };
 
 enum dp_descriptor_flags {
@@ -60,7 +64,8 @@ struct dp_wait {
   uint64_t value;
 };
 
-/* Raised when step s has finished, after its bytes are in place. */
+/* Raised when step s has finished, after its bytes are in place. Peers reached by RDMA are signalled by SEND
+ * and BUMP only: let a BUMP wait for the others. */
 struct dp_signal {
   uint32_t counter; /* index in the counter table of this engine, or of `peer` when remote */
   uint8_t mode;     /* enum dp_signal_mode */
@@ -113,12 +118,12 @@ struct dp_record {
   uint64_t submitted_ns; /* CLOCK_MONOTONIC when native code took the program */
   uint64_t finished_ns;  /* CLOCK_MONOTONIC when it ended */
   int32_t error_errno;
-  uint32_t error_call;   /* enum dp_storage_call that failed, 0 for none */
-  uint32_t error_offset; /* bytes of the block's file that had been moved */
-  uint32_t error_bytes;  /* bytes that were to be moved in all */
+  uint32_t error_call;   /* enum dp_call that failed, 0 for none */
+  uint32_t error_offset; /* bytes of the block's file that had been moved; DP_CALL_RDMA: ibv_wc_status */
+  uint32_t error_bytes;  /* bytes that were to be moved in all; DP_CALL_RDMA: number of the queue pair */
 };
 
-enum dp_storage_call {
+enum dp_call {
   DP_CALL_NONE = 0,
   DP_CALL_OPEN = 1,
   DP_CALL_READ = 2,
@@ -126,6 +131,7 @@ enum dp_storage_call {
   DP_CALL_FSYNC = 4,
   DP_CALL_RENAME = 5,
   DP_CALL_VERIFY = 6, /* the bytes came, and are not the block */
+  DP_CALL_RDMA = 7,   /* a work request, or posting it (error_errno) */
 };
 
 enum dp_error {

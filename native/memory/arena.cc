@@ -33,6 +33,13 @@ size_t available_bytes() {
   return bytes;
 }
 
+Status check_size(const std::string& name, size_t bytes) {
+  if (bytes != 0 && bytes <= Arena::kMaxBytes) return {};
+  return Status::error("INVALID_ARGUMENT", "arena '" + name + "': " + std::to_string(bytes) +
+                                               " bytes asked, 1 to " + std::to_string(Arena::kMaxBytes) +
+                                               " allowed; use several arenas for more");
+}
+
 std::string lock_limit_text() {
   rlimit limit{};
   getrlimit(RLIMIT_MEMLOCK, &limit);
@@ -42,13 +49,32 @@ std::string lock_limit_text() {
 
 }  // namespace
 
-Status Arena::create(const ArenaOptions& options, std::shared_ptr<Arena>* out) {
-  if (options.bytes == 0 || options.bytes > kMaxBytes) {
-    return Status::error("INVALID_ARGUMENT", "arena '" + options.name +
-                                                 "': " + std::to_string(options.bytes) +
-                                                 " bytes asked, 1 to " + std::to_string(kMaxBytes) +
-                                                 " allowed; use several arenas for more");
+const char* arena_kind_name(ArenaKind kind) {
+  switch (kind) {
+    case ArenaKind::kHost:
+      return "host";
+    case ArenaKind::kEmulatedHbm:
+      return "emulated-hbm";
+    case ArenaKind::kCuda:
+      break;
   }
+  return "cuda";
+}
+
+Status Arena::of_device(const std::string& name, std::shared_ptr<DeviceMemory> device, size_t bytes,
+                        std::shared_ptr<Arena>* out) {
+  Status status = check_size(name, bytes);
+  uint64_t address = 0;
+  if (status.ok()) status = device->allocate("arena '" + name + "'", bytes, &address);
+  if (!status.ok()) return status;
+  *out = adopt(name, reinterpret_cast<std::byte*>(address), bytes, ArenaKind::kCuda, std::move(device));
+  (*out)->allocated_ = true;
+  return {};
+}
+
+Status Arena::create(const ArenaOptions& options, std::shared_ptr<Arena>* out) {
+  const Status size = check_size(options.name, options.bytes);
+  if (!size.ok()) return size;
   const size_t available = available_bytes();
   if (options.bytes > available) {
     return Status::error("MEMORY_LIMIT", "arena '" + options.name + "': " + std::to_string(options.bytes) +
@@ -99,12 +125,14 @@ Status Arena::create(const ArenaOptions& options, std::shared_ptr<Arena>* out) {
   return {};
 }
 
-std::shared_ptr<Arena> Arena::adopt(std::string name, std::byte* base, size_t bytes, ArenaKind kind) {
+std::shared_ptr<Arena> Arena::adopt(std::string name, std::byte* base, size_t bytes, ArenaKind kind,
+                                    std::shared_ptr<DeviceMemory> device) {
   auto arena = std::shared_ptr<Arena>(new Arena());
   arena->name_ = std::move(name);
   arena->base_ = base;
   arena->bytes_ = bytes;
   arena->kind_ = kind;
+  arena->device_ = std::move(device);
   return arena;
 }
 
@@ -143,6 +171,7 @@ Status Arena::map(std::string name, int fd, size_t bytes, ArenaKind kind, std::s
 }
 
 Arena::~Arena() {
+  if (allocated_) device_->free(reinterpret_cast<uint64_t>(base_));
   if (mapped_bytes_ != 0 && base_ != nullptr) munmap(base_, mapped_bytes_);
 }
 

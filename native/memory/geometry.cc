@@ -55,6 +55,10 @@ Status Geometry::create(GeometryOptions options, std::shared_ptr<const Geometry>
   uint64_t smallest = options.arena->bytes();
   for (const auto& arena : options.more_arenas) {
     if (arena == nullptr) return invalid("no arena");
+    if (arena->device() != options.arena->device()) {
+      return invalid("arenas '" + options.arena->name() + "' and '" + arena->name() +
+                     "' are not of one device; use memory of one");
+    }
     smallest = std::min<uint64_t>(smallest, arena->bytes());
   }
   const uint64_t most = std::min(options.slots, options.slots_per_arena);
@@ -79,10 +83,24 @@ void Geometry::adopt_slots(GeometryOptions options) {
   offset_bytes_ = options.offset_bytes;
   slot_stride_bytes_ = options.slot_stride_bytes;
   slots_per_arena_ = options.slots_per_arena;
+  device_ = options.arena->device();
   arenas_.push_back(std::move(options.arena));
   for (auto& arena : options.more_arenas) arenas_.push_back(std::move(arena));
   for (const auto& arena : arenas_) bases_.push_back(arena->base() + offset_bytes_);
   tables_.push_back({"", options.slots, block_tokens_, 1, 1, 0, 0, 0});
+}
+
+GeometryOptions Geometry::options() const {
+  GeometryOptions options;
+  options.arena = arenas_[0];
+  options.more_arenas.assign(arenas_.begin() + 1, arenas_.end());
+  options.slots_per_arena = slots_per_arena_;
+  options.offset_bytes = offset_bytes_;
+  options.slot_stride_bytes = slot_stride_bytes_;
+  options.slots = slots();
+  options.block_tokens = block_tokens_;
+  options.layers = layers_;
+  return options;
 }
 
 // Slots are pages of one table, each a block.

@@ -128,6 +128,9 @@ class Geometry {
   uint32_t entries_per_block() const { return entries_per_block_; }
   const std::vector<Table>& tables() const { return tables_; }
   bool paged() const { return bases_.empty(); }
+  // Whose memory it is; nullptr: the CPU reaches it. Otherwise slot(), at() and address() are addresses
+  // there.
+  const std::shared_ptr<DeviceMemory>& device() const { return device_; }
 
   // Not of paged memory.
   std::byte* slot(uint32_t index) const {
@@ -141,6 +144,13 @@ class Geometry {
   void for_each_arena(Visit visit) const {
     for (const auto& arena : arenas_) visit(arena);
   }
+  // Of paged memory; a region may come more than once.
+  template <typename Visit>
+  void for_each_region(Visit visit) const {
+    for (const auto& region : regions_) visit(region);
+  }
+  // What slots were made of, to be told to a peer.
+  GeometryOptions options() const;
   uint64_t slot_stride_bytes() const { return slot_stride_bytes_; }
   std::byte* at(uint32_t slot_index, uint32_t layer, const Plane& plane, uint32_t token) const {
     return slot(slot_index) + layers_[layer].offset_bytes + plane.offset_bytes +
@@ -199,6 +209,7 @@ class Geometry {
   void index_pages(const PagedOptions& options);
   Status place_tables(const PagedOptions& options);
 
+  std::shared_ptr<DeviceMemory> device_;
   uint32_t block_tokens_ = 0;
   uint32_t entries_per_block_ = 1;
   std::vector<LayerPlaces> layers_;
@@ -218,9 +229,9 @@ class Geometry {
   std::vector<std::shared_ptr<Region>> regions_;
 };
 
-// One block of one layer. Each side's entries name it; `block` is its position in its sequence; only tokens
-// of `range` (positions in the sequence) move. Adds the bytes moved to *bytes. False when an entry is no
-// page: what came before it has moved.
+// One block of one layer, between memories that the CPU reaches. Each side's entries name it; `block` is its
+// position in its sequence; only tokens of `range` (positions in the sequence) move. Adds the bytes moved to
+// *bytes. False when an entry is no page: what came before it has moved.
 bool copy_block(const Geometry& from, const uint32_t* from_entries, const Geometry& to,
                 const uint32_t* to_entries, uint32_t layer, uint32_t block, TokenRange range,
                 uint32_t window_end, uint64_t* bytes);

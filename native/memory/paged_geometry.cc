@@ -85,6 +85,11 @@ Status place_parts(const PagedOptions& options, std::vector<PlacedPart>* out) {
       const PageTable& table = options.tables[planes[p].table];
       for (uint32_t i = 0; i < planes[p].parts.size(); i++) {
         const PagePart& part = planes[p].parts[i];
+        const auto& first = options.layers[0][0].parts[0].region;
+        if (part.region != nullptr && first != nullptr && part.region->device() != first->device()) {
+          return invalid("memory '" + first->name() + "' and memory '" + part.region->name() +
+                         "' are not of one device; use memory of one");
+        }
         const uint64_t base = part.region == nullptr ? 0 : reinterpret_cast<uint64_t>(part.region->base());
         const PlacedPart placed{{base + part.offset_bytes, part.page_stride_bytes, part.token_stride_bytes,
                                  table.pages, table.page_tokens, part.bytes},
@@ -148,6 +153,7 @@ Status Geometry::create_paged(const PagedOptions& options, std::shared_ptr<const
   if (!status.ok()) return status;
   auto geometry = std::shared_ptr<Geometry>(new Geometry());
   geometry->block_tokens_ = options.block_tokens;
+  geometry->device_ = options.layers[0][0].parts[0].region->device();
   status = geometry->place_tables(options);
   if (!status.ok()) return status;
   for (size_t t = 0; t < pools.size(); t++) geometry->tables_[t].pool = pools[t];

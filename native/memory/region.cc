@@ -50,8 +50,8 @@ void Region::slice() {
   for (uint64_t k = 0; k < count; k++) {
     const uint64_t from = k * Arena::kMaxBytes;
     const uint64_t bytes = std::min<uint64_t>(Arena::kMaxBytes, bytes_ - from);
-    slices_.push_back(
-        Arena::adopt(count == 1 ? name_ : name_ + "/" + std::to_string(k), base_ + from, bytes, kind_));
+    slices_.push_back(Arena::adopt(count == 1 ? name_ : name_ + "/" + std::to_string(k), base_ + from, bytes,
+                                   kind_, device_));
   }
 }
 
@@ -61,6 +61,7 @@ std::shared_ptr<Region> Region::of(const std::shared_ptr<Arena>& arena) {
   region->base_ = arena->base();
   region->bytes_ = arena->bytes();
   region->kind_ = arena->kind();
+  region->device_ = arena->device();
   region->slices_.push_back(arena);
   return region;
 }
@@ -92,9 +93,24 @@ Status Region::adopt(std::string name, uint64_t address, uint64_t bytes, ArenaKi
     return invalid(name,
                    std::to_string(bytes) + " bytes from " + hex(address) + " on: " + hex(hole) +
                        " is not mapped readable and writable in this process; map it here first (memory "
-                       "of a device or of another process is not reached by its address)");
+                       "of another process is not reached by its address, that of a GPU by ofCuda)");
   }
   return of_buffer(std::move(name), reinterpret_cast<std::byte*>(address), bytes, kind, out);
+}
+
+Status Region::of_device(std::string name, std::shared_ptr<DeviceMemory> device, uint64_t address,
+                         uint64_t bytes, std::shared_ptr<Region>* out) {
+  const Status status = device->adopt(name, address, bytes);
+  if (!status.ok()) return status;
+  auto region = std::shared_ptr<Region>(new Region());
+  region->name_ = std::move(name);
+  region->base_ = reinterpret_cast<std::byte*>(address);
+  region->bytes_ = bytes;
+  region->kind_ = ArenaKind::kCuda;
+  region->device_ = std::move(device);
+  region->slice();
+  *out = std::move(region);
+  return {};
 }
 
 Status Region::map(std::string name, int fd, uint64_t offset, uint64_t bytes, ArenaKind kind,

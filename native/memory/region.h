@@ -1,4 +1,4 @@
-// Memory of an inference engine's own that this process may read and write: adopted, never taken. One name
+// Memory of an inference engine's own, of the host or of a GPU: adopted, never taken. One name
 // and one range of addresses, whatever it is made of; slices of at most 1 GiB are what devices register.
 #pragma once
 #include <cstddef>
@@ -27,6 +27,9 @@ class Region {
   // the file is shorter or not open for reading and writing, MEMORY_LIMIT when it cannot be mapped.
   static Status map(std::string name, int fd, uint64_t offset, uint64_t bytes, ArenaKind kind,
                     std::shared_ptr<Region>* out);
+  // Memory of a device by its address there, of any alignment, until the region is gone.
+  static Status of_device(std::string name, std::shared_ptr<DeviceMemory> device, uint64_t address,
+                          uint64_t bytes, std::shared_ptr<Region>* out);
   ~Region();
   Region(const Region&) = delete;
   Region& operator=(const Region&) = delete;
@@ -35,6 +38,7 @@ class Region {
   uint64_t bytes() const { return bytes_; }
   const std::string& name() const { return name_; }
   ArenaKind kind() const { return kind_; }
+  const std::shared_ptr<DeviceMemory>& device() const { return device_; }  // nullptr: the CPU reaches it
   // The whole range in order; what lies across a boundary is moved as anything else is.
   const std::vector<std::shared_ptr<Arena>>& slices() const { return slices_; }
 
@@ -45,6 +49,7 @@ class Region {
   std::byte* base_ = nullptr;
   uint64_t bytes_ = 0;
   ArenaKind kind_ = ArenaKind::kHost;
+  std::shared_ptr<DeviceMemory> device_;
   std::vector<std::shared_ptr<Arena>> slices_;
   void* mapping_ = nullptr;  // of map()
   size_t mapping_bytes_ = 0;

@@ -13,7 +13,7 @@ constexpr uint64_t kBlocksPerTurn = 8;
 constexpr uint64_t kBytesPerTurn = 2 << 20;
 constexpr uint64_t kMaxOvertaken_ns = 2'000'000'000;
 
-dp_storage_call storage_call(const BlockOp& op) {
+dp_call storage_call(const BlockOp& op) {
   switch (op.call) {
     case BlockCall::kOpen:
     case BlockCall::kOpenDirectory:
@@ -153,11 +153,13 @@ void TransferEngine::leave(BlockIo& io) {
     memory->for_each_arena([&](const std::shared_ptr<Arena>& arena) { io.drop_arena(arena.get()); });
   }
   used_by_storage_.reset();
+  for (const auto& transport : transports_) transport->leave();
+  transports_.clear();
 }
 
 void TransferEngine::finished(BlockOp* op, uint64_t now, BlockIo& io) {
   if (op->error == 0 && op->due_ns > now) {
-    timers_.push(Timer{op->due_ns, nullptr, op, 0});
+    timers_.push(Timer{op->due_ns, nullptr, op, 0, 0, 0});
   } else {
     finish_block(op, io);
   }

@@ -7,6 +7,7 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <bit>
 #include <string>
 
@@ -14,6 +15,7 @@ namespace dualpath {
 namespace {
 
 constexpr size_t kPage = 4096;
+constexpr uint8_t kMaxGeneration = 254;  // so that no handle is DP_NONE
 
 uint32_t place(size_t* cursor, size_t bytes) {
   const size_t offset = *cursor;
@@ -69,6 +71,7 @@ Status Door::create(const DoorOptions& options, std::shared_ptr<Door>* out) {
   door->bytes_ = cursor;
   door->memfd_ = fd;
   door->layout_ = layout;
+  door->generations_.resize(options.counter_entries, 1);
   door->write_header();
   if (options.shared) {
     door->submission_bell_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -99,6 +102,38 @@ void Door::write_header() {
   header.counter_offset = layout_.counter_offset;
   header.slot_offset = layout_.slot_offset;
   header.key_offset = layout_.key_offset;
+}
+
+void Door::zero_counters(uint32_t first, uint32_t count) {
+  std::lock_guard lock(generations_mutex_);
+  for (uint32_t index = first; index < first + count; index++) {
+    ref(index).store(0, std::memory_order_release);
+  }
+  // One generation for the range: a handle goes on from counter to counter.
+  uint8_t generation = 0;
+  for (uint32_t i = 0; i < count; i++) generation = std::max(generation, generations_[first + i]);
+  generation = generation == kMaxGeneration ? 1 : generation + 1;
+  for (uint32_t i = 0; i < count; i++) generations_[first + i] = generation;
+}
+
+uint32_t Door::counter_handle(uint32_t index) {
+  std::lock_guard lock(generations_mutex_);
+  return index | uint32_t{generations_[index]} << DP_COUNTER_BITS;
+}
+
+bool Door::signal(uint8_t mode, uint32_t handle, uint64_t value) {
+  const uint32_t index = handle & DP_COUNTER_MASK;
+  const uint32_t generation = handle >> DP_COUNTER_BITS;
+  if (index >= layout_.counter_entries) return false;
+  std::lock_guard lock(generations_mutex_);
+  if (generation != 0 && generation != generations_[index]) {
+    stale_signals_.fetch_add(1, std::memory_order_relaxed);
+  } else if (mode == DP_SIGNAL_ADD) {
+    counter_add(index, value);
+  } else {
+    counter_raise(index, value);
+  }
+  return true;
 }
 
 // The other process may have filled the bell and made writing to it wait: it has been rung then.

@@ -6,6 +6,8 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <vector>
 
 #include "core/live.h"
 #include "core/read_once.h"
@@ -74,8 +76,15 @@ class Door {
   uint32_t counter_entries() const { return layout_.counter_entries; }
   uint64_t counter(uint32_t index) { return ref(index).load(std::memory_order_acquire); }
   void counter_add(uint32_t index, uint64_t value) { ref(index).fetch_add(value, std::memory_order_acq_rel); }
-  // Of one that nothing refers to.
-  void counter_zero(uint32_t index) { ref(index).store(0, std::memory_order_release); }
+  // Of ones that nothing here refers to. What peers were told of them (counter_handle) means nothing any
+  // more.
+  void zero_counters(uint32_t first, uint32_t count);
+  // How a peer names the counter: index and generation, never 0 (dualpath_ring.h).
+  uint32_t counter_handle(uint32_t index);
+  // A peer's signal, from any thread: false when there is no such counter. One for an earlier use of the
+  // counter is dropped and counted. Call notify() after it.
+  bool signal(uint8_t mode, uint32_t handle, uint64_t value);
+  uint64_t stale_signals() const { return stale_signals_.load(std::memory_order_relaxed); }
   // Counters only grow: a lower value changes nothing.
   void counter_raise(uint32_t index, uint64_t value) {
     auto counter = ref(index);
@@ -110,6 +119,9 @@ class Door {
   int memfd_ = -1;
   int submission_bell_ = -1;
   int completion_bell_ = -1;
+  std::mutex generations_mutex_;  // a signal is not between another's zeroing and its own look
+  std::vector<uint8_t> generations_;
+  std::atomic<uint64_t> stale_signals_{0};
   std::array<std::shared_ptr<Waker>, kMaxWakers> wakers_;
   std::atomic<size_t> waker_count_{0};
   Live<LiveKind::kDoor> live_;

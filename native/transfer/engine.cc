@@ -84,18 +84,36 @@ std::shared_ptr<const Geometry> TransferEngine::geometry(uint32_t id) const {
   return found == nullptr ? nullptr : *found;
 }
 
-Status TransferEngine::connect(const std::string& name, uint32_t* peer) {
-  const uint32_t count = peer_count_.load(std::memory_order_relaxed);
-  if (count == kMaxPeers) {
-    return Status::error(
-        "CAPACITY_EXHAUSTED",
-        "engine '" + options_.name + "' has " + std::to_string(kMaxPeers) + " peers, the most there can be");
-  }
-  const Status status = loopback::connect(name, &peers_[count]);
+Status TransferEngine::room_for_peer() const {
+  if (peer_count_.load(std::memory_order_relaxed) < kMaxPeers) return {};
+  return Status::error("CAPACITY_EXHAUSTED", "engine '" + options_.name + "' has " +
+                                                 std::to_string(kMaxPeers) + " peers, the most there can be");
+}
+
+Status TransferEngine::connect(const std::string& name, uint32_t* id) {
+  std::unique_ptr<Peer> peer;
+  const Status status = loopback::connect(name, &peer);
+  return status.ok() ? add_peer(std::move(peer), id) : status;
+}
+
+Status TransferEngine::add_peer(std::unique_ptr<Peer> peer, uint32_t* id) {
+  const Status status = room_for_peer();
   if (!status.ok()) return status;
-  peer_count_.store(count + 1, std::memory_order_release);
-  *peer = count;
+  *id = peer_count_.load(std::memory_order_relaxed);
+  peers_[*id] = std::move(peer);
+  peer_count_.store(*id + 1, std::memory_order_release);
   return {};
+}
+
+void TransferEngine::attach(std::shared_ptr<PeerTransport> transport) {
+  if (closing_) transport->close(now_ns());
+  transports_.push_back(std::move(transport));
+}
+
+bool TransferEngine::busy(uint64_t now) {
+  bool quiet = active_.empty() && timers_.empty();
+  for (const auto& transport : transports_) quiet &= transport->quiet(now);
+  return !quiet;
 }
 
 void TransferEngine::request_cancel(uint32_t program) {
@@ -132,7 +150,10 @@ void TransferEngine::take_requests() {
     if (known) fail(program, nullptr, DP_ERROR_CANCELLED);
     return known || ring_empty;
   });
-  if (close_requested_) closing_ = true;
+  if (close_requested_ && !closing_) {
+    for (const auto& transport : transports_) transport->close(now_ns());
+    closing_ = true;
+  }
   requests_.store(!cancel_requests_.empty(), std::memory_order_relaxed);
   if (!closing_) return;
   for (Program& program : programs_) {
@@ -227,14 +248,23 @@ void TransferEngine::disarm() {
 }
 
 uint64_t TransferEngine::next_due() const {
-  return std::min({next_link_ns_, next_room_ns_, timers_.empty() ? kNever : timers_.top().due_ns});
+  uint64_t due = std::min({next_link_ns_, next_room_ns_, timers_.empty() ? kNever : timers_.top().due_ns});
+  for (const auto& transport : transports_) due = std::min(due, transport->next_due());
+  return due;
 }
 
 bool TransferEngine::fire_due(uint64_t now, BlockIo& io) {
   bool any = false;
+  if (closing_) {  // who does not let go of memory by itself is made to
+    for (const auto& transport : transports_) transport->quiet(now);
+  }
   while (!timers_.empty() && timers_.top().due_ns <= now) {
-    const Timer timer = timers_.top();
+    Timer timer = timers_.top();
     timers_.pop();
+    if (timer.op == nullptr && !links_carried(timer, now)) {  // another class had precedence
+      timers_.push(timer);
+      continue;
+    }
     any = true;
     if (timer.op != nullptr) {
       finish_block(timer.op, io);

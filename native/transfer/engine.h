@@ -15,10 +15,12 @@
 
 #include "core/faults.h"
 #include "core/live.h"
+#include "core/nic_link.h"
 #include "core/rate_link.h"
 #include "store/block_store.h"
 #include "transfer/door.h"
 #include "transfer/loopback.h"
+#include "transfer/peer.h"
 #include "uring/block_io.h"
 
 namespace dualpath {
@@ -27,8 +29,8 @@ struct EngineLinks {
   // Of the engine's node (SNIC) and of the engine (CNIC), one a direction; shared by name.
   std::shared_ptr<RateLink> storage_read;
   std::shared_ptr<RateLink> storage_write;
-  std::shared_ptr<RateLink> nic_egress;
-  std::shared_ptr<RateLink> nic_ingress;
+  std::shared_ptr<NicLink> nic_egress;
+  std::shared_ptr<NicLink> nic_ingress;
 };
 
 struct EngineOptions {
@@ -52,12 +54,12 @@ struct EngineStatistics {
   std::atomic<uint64_t> copy_bytes{0}, copy_steps{0};
   std::atomic<uint64_t> send_bytes{0}, send_steps{0};
   std::atomic<uint64_t> descriptors{0}, programs{0}, failed_programs{0};
-  std::atomic<uint64_t> waits_counter{0}, waits_link{0},
-      waits_queue{0};                    // looks that found it blocked, by cause
+  std::atomic<uint64_t> waits_counter{0}, waits_link{0}, waits_queue{0},
+      waits_peer{0};                     // looks that found it blocked, by cause
   std::atomic<uint64_t> door_errors{0};  // looks that found a ring's index where it cannot be
 };
 
-class TransferEngine {
+class TransferEngine final : private StepOwner {
  public:
   static constexpr uint32_t kMaxPeers = 4096;
   static constexpr uint32_t kMaxStepsInFlight = 8;  // of one descriptor
@@ -71,13 +73,17 @@ class TransferEngine {
   Status add_geometry(std::shared_ptr<const Geometry> geometry, uint32_t* id);
   std::shared_ptr<const Geometry> geometry(uint32_t id) const;
   Status connect(const std::string& name, uint32_t* peer);
+  Status add_peer(std::unique_ptr<Peer> peer, uint32_t* id);
+  const char* peer_name(uint32_t id) const { return peers_[id]->name(); }
   void request_cancel(uint32_t program);  // its record comes when nothing of it is in flight
   // Peers no longer reach it and its name is free; every program ends with CLOSED or better. After either
   // request ring the reactor.
   void request_close();
   const EngineStatistics& statistics() const { return statistics_; }
 
-  // The reactor's thread. Each returns whether it moved anything.
+  // The reactor's thread.
+  void attach(std::shared_ptr<PeerTransport> transport);
+  // Each of these returns whether it moved anything.
   bool ingest(uint64_t now);
   bool fire_due(uint64_t now, BlockIo& io);
   bool advance(uint64_t now, BlockIo& io);
@@ -87,7 +93,7 @@ class TransferEngine {
   void arm();               // before sleeping: the owner must ring
   void disarm();
   bool direct_io() const { return direct_io_; }  // whether the store takes O_DIRECT
-  bool busy() const { return !active_.empty() || !timers_.empty(); }
+  bool busy(uint64_t now);
 
  private:
   struct Program {
@@ -104,22 +110,27 @@ class TransferEngine {
     uint16_t next_step = 0;      // to start, or started and not all issued
     bool step_open = false;      // READ, WRITE: until the whole list is done
     uint32_t cursor = 0;         // next block of the open step (READ, WRITE: of the list)
-    uint64_t step_due_ns = 0;
-    uint64_t ready_ns = 0;         // READ, WRITE: since when blocks may be issued
-    uint32_t in_flight = 0;        // steps; for READ and WRITE blocks
-    uint32_t blocks_done = 0;      // READ, WRITE
-    uint16_t finished_prefix = 0;  // steps 0 .. finished_prefix - 1 have finished
-    uint32_t finished_ahead = 0;   // bit i: step finished_prefix + i has finished too
+    uint64_t egress_end = 0;     // of the open step, in its class's queue on either link
+    uint64_t ingress_end = 0;
+    uint64_t ready_ns = 0;          // READ, WRITE: since when blocks may be issued
+    uint32_t in_flight = 0;         // steps; for READ and WRITE blocks
+    uint32_t blocks_done = 0;       // READ, WRITE
+    uint16_t finished_prefix = 0;   // steps 0 .. finished_prefix - 1 have finished
+    uint32_t finished_ahead = 0;    // bit i: step finished_prefix + i has finished too
+    PeerStep* peer_step = nullptr;  // the open step, as far as its peer carries it
   };
   struct Timer {
     uint64_t due_ns;
     Active* active;  // a step of it, when op is nullptr
     BlockOp* op;
     uint16_t step;
+    uint64_t egress_end, ingress_end;  // a step's bytes: it is over when both links have carried them
     bool operator>(const Timer& other) const { return due_ns > other.due_ns; }
   };
 
   explicit TransferEngine(EngineOptions options, FaultPlan* faults);
+
+  Status room_for_peer() const;
 
   // engine.cc: programs as wholes
   void fail(Program& program, const Active* active, dp_error error, uint32_t block = DP_NONE,
@@ -147,7 +158,16 @@ class TransferEngine {
   bool turn_bumps(Active& active);
   bool open_step(Active& active);
   void abandon_step(Active& active);
+  NicLink* ingress_of(const dp_descriptor& d);
+  // carried.cc: steps that a peer carries
+  bool carried(const dp_descriptor& d) const;
+  bool turn_carried(Active& active);
+  bool begin_carried(Active& active);
+  void fail_at_peer(Active& active, const PeerFailure& failure, uint32_t block = DP_NONE);
+  void step_ended(void* context, uint16_t step, uint64_t bytes, const PeerFailure& failure) override;
+
   bool links_accept(const Active& active, uint64_t now);
+  bool links_carried(Timer& timer, uint64_t now);
   uint64_t move_chunk(Active& active, uint64_t now);
   void finish_step(Active& active, uint16_t step);
   bool waits_hold(const dp_descriptor& d, uint16_t step);
@@ -170,6 +190,7 @@ class TransferEngine {
   std::shared_ptr<LoopbackEndpoint> endpoint_;
   std::array<std::unique_ptr<Peer>, kMaxPeers> peers_;
   std::atomic<uint32_t> peer_count_{0};
+  std::vector<std::shared_ptr<PeerTransport>> transports_;
   bool direct_io_ = true;
   std::bitset<GeometryTable::kMax> used_by_storage_;  // geometries whose arenas were given to BlockIo
 

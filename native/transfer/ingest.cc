@@ -105,8 +105,12 @@ bool TransferEngine::valid(const dp_descriptor& d) const {
   if (d.program == 0 || d.op > DP_OP_BUMP || d.traffic_class > DP_CLASS_CONTROL || d.layer_count == 0)
     return false;
   bool needs_peer = d.op == DP_OP_SEND;
-  for (const dp_signal& signal : d.signal) needs_peer |= signal.counter != DP_NONE && signal.remote != 0;
+  bool signals_peer = false;
+  for (const dp_signal& signal : d.signal) signals_peer |= signal.counter != DP_NONE && signal.remote != 0;
+  needs_peer |= signals_peer;
   if (needs_peer && d.peer >= peer_count_.load(std::memory_order_acquire)) return false;
+  if (signals_peer && d.op != DP_OP_SEND && d.op != DP_OP_BUMP && peers_[d.peer]->carries_steps())
+    return false;
   const uint64_t last_step = d.layer_count - 1u;
   const uint32_t counters = options_.door->counter_entries();
   for (const dp_wait& wait : d.wait) {
@@ -130,7 +134,7 @@ bool TransferEngine::valid_blocks(const dp_descriptor& d) const {
   const auto buffer = geometry(read ? d.dst_geometry : d.src_geometry);
   if (options_.store == nullptr || buffer == nullptr || d.layer_count != 1) return false;
   const store::BlockFormat& format = options_.store->format();
-  return buffer->layers() == format.layers() &&
+  return buffer->device() == nullptr && buffer->layers() == format.layers() &&
          buffer->slots_hold(format.file_bytes(), store::BlockFormat::kAlignment) &&
          within(read ? d.src_list : d.dst_list, d.list_count, header.key_entries) &&
          within(read ? d.dst_list : d.src_list, d.list_count, header.slot_entries);
@@ -150,7 +154,8 @@ bool TransferEngine::valid_layers(const dp_descriptor& d) const {
   const uint64_t tokens_end = tokens_begin + static_cast<uint64_t>(d.list_count) * from->block_tokens();
   if (d.token_begin > d.token_end) return false;
   if (d.token_begin < d.token_end && (d.token_begin < tokens_begin || d.token_end > tokens_end)) return false;
-  if (d.op == DP_OP_SEND) return peers_[d.peer]->check(*from, d.dst_geometry) != PeerResult::kOutOfBounds;
+  if (d.op == DP_OP_SEND)
+    return peers_[d.peer]->check(*from, d.src_geometry, d.dst_geometry) != PeerResult::kOutOfBounds;
   return to != nullptr && to->same_shape(*from);
 }
 

@@ -6,7 +6,7 @@
 namespace dualpath {
 
 LoopbackEndpoint::LoopbackEndpoint(std::string name, std::shared_ptr<Door> door,
-                                   std::shared_ptr<RateLink> ingress)
+                                   std::shared_ptr<NicLink> ingress)
     : name_(std::move(name)), door_(std::move(door)), ingress_(std::move(ingress)) {}
 
 void LoopbackEndpoint::close() {
@@ -26,13 +26,17 @@ class LoopbackPeer final : public Peer {
 
   const char* transport() const override { return "loopback"; }
   const char* name() const override { return endpoint_->name_.c_str(); }
-  RateLink* ingress() override { return endpoint_->ingress_.get(); }
+  NicLink* ingress() override { return endpoint_->ingress_.get(); }
 
-  PeerResult check(const Geometry& local, uint32_t remote_geometry) override {
+  bool carries_steps() const override { return false; }
+
+  PeerResult check(const Geometry& local, uint32_t, uint32_t remote_geometry) override {
     std::shared_lock lock(endpoint_->mutex_);
     if (endpoint_->closed_) return PeerResult::kLost;
     const auto* geometry = endpoint_->geometries_.find(remote_geometry);
     if (geometry == nullptr || (*geometry)->entries_per_block() != 1) return PeerResult::kOutOfBounds;
+    // What is a memcpy here cannot be one there.
+    if ((*geometry)->device() != nullptr || local.device() != nullptr) return PeerResult::kOutOfBounds;
     return (*geometry)->same_shape(local) ? PeerResult::kOk : PeerResult::kOutOfBounds;
   }
 
@@ -51,15 +55,10 @@ class LoopbackPeer final : public Peer {
     return PeerResult::kOk;
   }
 
-  PeerResult signal(uint8_t mode, uint32_t counter, uint64_t value) override {
+  PeerResult signal(const PeerSignal& signal) override {
     std::shared_lock lock(endpoint_->mutex_);
     if (endpoint_->closed_) return PeerResult::kLost;
-    if (counter >= endpoint_->door_->counter_entries()) return PeerResult::kOutOfBounds;
-    if (mode == DP_SIGNAL_ADD) {
-      endpoint_->door_->counter_add(counter, value);
-    } else {
-      endpoint_->door_->counter_raise(counter, value);
-    }
+    if (!endpoint_->door_->signal(signal.mode, signal.counter, signal.value)) return PeerResult::kOutOfBounds;
     endpoint_->door_->notify();
     return PeerResult::kOk;
   }

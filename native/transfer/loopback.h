@@ -45,7 +45,7 @@ class GeometryTable {
 // mutex shared for the length of one part, close() takes it alone.
 class LoopbackEndpoint {
  public:
-  LoopbackEndpoint(std::string name, std::shared_ptr<Door> door, std::shared_ptr<RateLink> ingress);
+  LoopbackEndpoint(std::string name, std::shared_ptr<Door> door, std::shared_ptr<NicLink> ingress);
 
   const std::string& name() const { return name_; }
   GeometryTable& geometries() { return geometries_; }
@@ -57,7 +57,7 @@ class LoopbackEndpoint {
   friend class LoopbackPeer;
   const std::string name_;
   std::shared_ptr<Door> door_;
-  std::shared_ptr<RateLink> ingress_;
+  std::shared_ptr<NicLink> ingress_;
   GeometryTable geometries_;
   std::shared_mutex mutex_;
   std::atomic<bool> closed_{false};

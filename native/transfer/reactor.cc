@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "core/clock.h"
+
 namespace dualpath {
 
 Status Reactor::create(std::unique_ptr<Reactor>* out, StorageIo storage_io) {
@@ -51,13 +53,49 @@ void Reactor::remove(const std::shared_ptr<TransferEngine>& engine) {
                 [&] { return std::find(removing_.begin(), removing_.end(), engine) == removing_.end(); });
 }
 
+void Reactor::call(const std::function<void()>& work) {
+  std::unique_lock lock(mutex_);
+  calls_.push_back(&work);
+  changes_.store(true, std::memory_order_seq_cst);
+  waker_->ring();
+  changed_.wait(lock, [&] { return std::find(calls_.begin(), calls_.end(), &work) == calls_.end(); });
+}
+
+Status Reactor::add_poller(std::shared_ptr<Poller> poller) {
+  for (const int fd : poller->watched()) {
+    if (waker_->watch(fd)) continue;
+    return Status::error("CAPACITY_EXHAUSTED",
+                         "reactor: epoll failed: no file descriptor is left; raise 'ulimit -n'", errno);
+  }
+  pollers_.push_back(std::move(poller));
+  return {};
+}
+
+std::shared_ptr<Poller> Reactor::poller(const std::string& key) const {
+  const auto found =
+      std::find_if(pollers_.begin(), pollers_.end(), [&](const auto& one) { return one->key() == key; });
+  return found == pollers_.end() ? nullptr : *found;
+}
+
+void Reactor::drop_pollers() {
+  std::erase_if(pollers_, [&](const auto& poller) {
+    if (poller.use_count() != 1) return false;
+    for (const int fd : poller->watched()) waker_->unwatch(fd);
+    poller->stop();
+    return true;
+  });
+}
+
 void Reactor::take_changes() {
   std::lock_guard lock(mutex_);
   changes_.store(false, std::memory_order_relaxed);
+  for (const auto* work : calls_) (*work)();
+  calls_.clear();
   engines_.insert(engines_.end(), adding_.begin(), adding_.end());
   adding_.clear();
+  const uint64_t now = now_ns();
   std::erase_if(removing_, [&](const auto& engine) {
-    if (engine->busy()) {  // its operations come back first
+    if (engine->busy(now)) {  // its operations come back first
       changes_.store(true, std::memory_order_relaxed);
       return false;
     }
@@ -66,6 +104,7 @@ void Reactor::take_changes() {
     if (const int bell = engine->door().submission_bell(); bell >= 0) waker_->unwatch(bell);
     return true;
   });
+  drop_pollers();
   changed_.notify_all();
 }
 
@@ -75,6 +114,7 @@ bool Reactor::pass() {
   bool moved = false;
   const uint64_t now = now_ns();
   for (auto& engine : engines_) moved |= engine->ingest(now);
+  for (auto& poller : pollers_) moved |= poller->poll(now);
   moved |= io_->reap([&](BlockOp* op) { static_cast<TransferEngine*>(op->owner)->finished(op, now, *io_); });
   for (auto& engine : engines_) moved |= engine->fire_due(now, *io_);
   // Only a pass that issued something passes the turn on: idle passes come in a rhythm, and the turn must
@@ -88,6 +128,14 @@ bool Reactor::pass() {
   return moved;
 }
 
+void Reactor::sleep() {
+  uint64_t next = io_->retry_ns();
+  for (auto& engine : engines_) next = std::min(next, engine->next_due());
+  const uint64_t now = now_ns();
+  io_->submit_and_wait(next > now ? next - now : 0);
+  waker_->drain();
+}
+
 void Reactor::run() {
   prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
   prctl(PR_SET_NAME, "dp-reactor", 0UL, 0UL, 0UL);
@@ -96,18 +144,13 @@ void Reactor::run() {
     if (pass()) continue;
     // Say that we sleep, look once more, sleep: whoever publishes after the look rings.
     for (auto& engine : engines_) engine->arm();
+    for (auto& poller : pollers_) poller->arm();
     waker_->arm();
-    const bool moved = pass();
-    if (!moved && !stop_.load(std::memory_order_seq_cst)) {
-      uint64_t next = io_->retry_ns();
-      for (auto& engine : engines_) next = std::min(next, engine->next_due());
-      const uint64_t now = now_ns();
-      io_->submit_and_wait(next > now ? next - now : 0);
-      waker_->drain();
-    }
+    if (!pass() && !stop_.load(std::memory_order_seq_cst)) sleep();
     waker_->disarm();
     for (auto& engine : engines_) engine->disarm();
   }
+  for (auto& poller : pollers_) poller->stop();
   io_->drain();  // reads and writes under way end before the engines' memory goes
 }
 

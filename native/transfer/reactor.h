@@ -3,6 +3,7 @@
 #pragma once
 #include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -12,6 +13,7 @@
 #include "core/live.h"
 #include "core/waker.h"
 #include "transfer/engine.h"
+#include "transfer/poller.h"
 #include "uring/block_io.h"
 
 namespace dualpath {
@@ -31,6 +33,12 @@ class Reactor {
   // The engine is no longer touched when this returns. Call request_close() and collect the records first:
   // remove() waits for its operations in flight, and what is still in its submission ring is never taken.
   void remove(const std::shared_ptr<TransferEngine>& engine);
+  // Runs something on the thread and waits for it.
+  void call(const std::function<void()>& work);
+  // On the thread, by call(). CAPACITY_EXHAUSTED when its descriptors cannot be watched. A poller that nobody
+  // else holds any more goes.
+  Status add_poller(std::shared_ptr<Poller> poller);
+  std::shared_ptr<Poller> poller(const std::string& key) const;  // nullptr when there is none
   // The doorbell: work was published while the reactor said it sleeps.
   void ring() { waker_->ring(); }
 
@@ -42,17 +50,21 @@ class Reactor {
   void run();
   bool pass();
   void take_changes();
+  void drop_pollers();
+  void sleep();
 
   FaultPlan faults_;
   std::unique_ptr<BlockIo> io_;
   std::shared_ptr<Waker> waker_ = std::make_shared<Waker>();
   std::vector<std::shared_ptr<TransferEngine>> engines_;  // the thread's own
+  std::vector<std::shared_ptr<Poller>> pollers_;          // likewise
   size_t turn_ = 0;  // of the engine that has the first choice of links they share
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   std::vector<std::shared_ptr<TransferEngine>> adding_;
   std::vector<std::shared_ptr<TransferEngine>> removing_;
+  std::vector<const std::function<void()>*> calls_;
   std::atomic<bool> changes_{false};
   std::atomic<bool> stop_{false};
   std::thread thread_;

@@ -1,6 +1,7 @@
 // Steps of COPY, SEND, NOP and BUMP.
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "transfer/engine.h"
 
@@ -21,7 +22,8 @@ bool TransferEngine::waits_hold(const dp_descriptor& d, uint16_t step) {
 // False when the peer has no such counter or is lost; the program has failed then.
 bool TransferEngine::raise(Active& active, const dp_signal& signal, uint32_t index, uint64_t value) {
   if (signal.remote != 0) {
-    const PeerResult result = peers_[active.d.peer]->signal(signal.mode, index, value);
+    if (peers_[active.d.peer]->carries_steps()) return true;  // it went with the step
+    const PeerResult result = peers_[active.d.peer]->signal({index, signal.mode, value});
     if (result == PeerResult::kOk) return true;
     fail(*active.program, &active, result == PeerResult::kLost ? DP_ERROR_PEER : DP_ERROR_INVALID);
     return false;
@@ -72,7 +74,7 @@ bool TransferEngine::open_step(Active& active) {
   if (!waits_hold(d, active.next_step) || !owe_event(d)) return false;
   active.step_open = true;
   active.cursor = 0;
-  active.step_due_ns = 0;
+  active.egress_end = active.ingress_end = 0;
   active.in_flight++;
   return true;
 }
@@ -82,12 +84,20 @@ bool TransferEngine::open_step(Active& active) {
 void TransferEngine::abandon_step(Active& active) {
   if (!active.step_open) return;
   active.step_open = false;
-  if (active.d.op != DP_OP_READ && active.d.op != DP_OP_WRITE) active.in_flight--;
+  if (active.peer_step != nullptr) {  // which ends in its own time
+    peers_[active.d.peer]->abandon(std::exchange(active.peer_step, nullptr));
+  } else if (active.d.op != DP_OP_READ && active.d.op != DP_OP_WRITE) {
+    active.in_flight--;
+  }
   if ((active.d.flags & DP_FLAG_EVENT) != 0) records_owed_--;
 }
 
 bool TransferEngine::turn_bumps(Active& active) {
   bool moved = false;
+  if (carried(active.d)) {
+    while (turn_carried(active)) moved = true;
+    return moved;
+  }
   // A repetition is a few nanoseconds; kMaxStepsInFlight is no limit as each ends at once.
   while (active.program != nullptr && active.program->record.status == DP_ERROR_NONE && open_step(active)) {
     active.step_open = false;
@@ -97,21 +107,39 @@ bool TransferEngine::turn_bumps(Active& active) {
   return moved;
 }
 
+NicLink* TransferEngine::ingress_of(const dp_descriptor& d) {
+  return d.op == DP_OP_SEND ? peers_[d.peer]->ingress() : options_.links.nic_ingress.get();
+}
+
 bool TransferEngine::links_accept(const Active& active, uint64_t now) {
-  RateLink* const egress = options_.links.nic_egress.get();
-  RateLink* const ingress =
-      active.d.op == DP_OP_SEND ? peers_[active.d.peer]->ingress() : options_.links.nic_ingress.get();
-  for (RateLink* link : {egress, ingress}) {
-    if (link == nullptr || link->accepts(now, options_.nic_lookahead_ns)) continue;
-    next_link_ns_ = std::min(next_link_ns_, link->free_at() - options_.nic_lookahead_ns);
+  for (NicLink* link : {options_.links.nic_egress.get(), ingress_of(active.d)}) {
+    uint64_t when = 0;
+    if (link == nullptr || link->accepts(active.d.traffic_class, now, options_.nic_lookahead_ns, &when))
+      continue;
+    next_link_ns_ = std::min(next_link_ns_, when);
     statistics_.waits_link.fetch_add(1, std::memory_order_relaxed);
     return false;
   }
   return true;
 }
 
+// Whether the step's bytes have crossed both links; if not, when to look again.
+bool TransferEngine::links_carried(Timer& timer, uint64_t now) {
+  const dp_descriptor& d = timer.active->d;
+  const std::pair<NicLink*, uint64_t> ends[] = {{options_.links.nic_egress.get(), timer.egress_end},
+                                                {ingress_of(d), timer.ingress_end}};
+  bool carried = true;
+  for (const auto& [link, end] : ends) {
+    if (link == nullptr || link->crossed(d.traffic_class, end, now)) continue;
+    carried = false;
+    timer.due_ns = std::max({timer.due_ns, now + 1, link->forecast(d.traffic_class, end)});
+  }
+  return carried;
+}
+
 // One turn: at most chunk_bytes of one step.
 bool TransferEngine::turn_layers(Active& active, uint64_t now) {
+  if (carried(active.d)) return turn_carried(active);
   if (!active.step_open && !open_step(active)) return false;
   if (!links_accept(active, now)) return false;
   const dp_descriptor& d = active.d;
@@ -124,10 +152,11 @@ bool TransferEngine::turn_layers(Active& active, uint64_t now) {
   active.step_open = false;
   (send ? statistics_.send_steps : statistics_.copy_steps).fetch_add(1, std::memory_order_relaxed);
   const uint16_t step = active.next_step++;
-  if (active.step_due_ns <= now) {
+  Timer timer{now, &active, nullptr, step, active.egress_end, active.ingress_end};
+  if (links_carried(timer, now)) {
     finish_step(active, step);
   } else {
-    timers_.push(Timer{active.step_due_ns, &active, nullptr, step});
+    timers_.push(timer);
   }
   return true;
 }
@@ -148,17 +177,15 @@ uint64_t TransferEngine::move_chunk(Active& active, uint64_t now) {
   const TokenRange tokens{d.token_begin, d.token_end};
   const uint32_t first_block = d.first_block + active.cursor;
   uint64_t bytes = 0;
-  RateLink* ingress = options_.links.nic_ingress.get();
   if (d.op == DP_OP_SEND) {
-    const SendPart part{from.get(),  d.dst_geometry, from_slots,  to_slots + active.cursor, count, layer,
-                        first_block, tokens,         d.window_end};
+    const SendPart part{from.get(), d.src_geometry, d.dst_geometry, from_slots, to_slots + active.cursor,
+                        count,      layer,          first_block,    tokens,     d.window_end};
     const PeerResult result = peers_[d.peer]->write(part, &bytes);
     if (result != PeerResult::kOk) {
       fail(*active.program, &active, result == PeerResult::kLost ? DP_ERROR_PEER : DP_ERROR_INVALID,
            active.cursor);
       return bytes;
     }
-    ingress = peers_[d.peer]->ingress();
   } else {
     const auto& to = *endpoint_->geometries().find(d.dst_geometry);
     const uint64_t to_width = to->entries_per_block();
@@ -179,9 +206,10 @@ uint64_t TransferEngine::move_chunk(Active& active, uint64_t now) {
     }
   }
   if (bytes > 0) {
-    for (RateLink* link : {options_.links.nic_egress.get(), ingress}) {
-      if (link != nullptr) active.step_due_ns = std::max(active.step_due_ns, link->reserve(bytes, now));
-    }
+    if (NicLink* const egress = options_.links.nic_egress.get())
+      active.egress_end = egress->enqueue(d.traffic_class, bytes, now);
+    if (NicLink* const ingress = ingress_of(d))
+      active.ingress_end = ingress->enqueue(d.traffic_class, bytes, now);
   }
   active.cursor += count;
   return bytes;

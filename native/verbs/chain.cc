@@ -29,6 +29,7 @@ ibv_send_wr* Chain::fresh(ibv_wr_opcode opcode) {
 }
 
 bool Chain::append(ibv_wr_opcode opcode, const Piece& piece) {
+  if (bytes_ >= options_.chain_bytes) return false;
   if (size_ != first_) {
     ibv_send_wr& request = last();
     const bool continues = request.opcode == opcode && piece.remote == remote_end_ &&

@@ -14,6 +14,7 @@ struct ChainOptions {
   uint32_t sges = 4;                  // of a request
   uint32_t inline_bytes = 0;          // granted by the queue pair
   uint64_t request_bytes = 1u << 30;  // at most, of one request: the port's largest message
+  uint64_t chain_bytes = UINT64_MAX;  // a chain that carries so many takes no more
 };
 
 // Contiguous bytes, here and there.

@@ -122,14 +122,17 @@ Status CompletionQueue::arm() {
   return error == 0 ? Status{} : failed_call("requesting notification", *device_, error);
 }
 
-void CompletionQueue::take_events() {
+uint32_t CompletionQueue::take_events() {
+  uint32_t taken = 0;
   ibv_cq* cq = nullptr;
   void* context = nullptr;
   while (device_->verbs().get_cq_event(channel_, &cq, &context) == 0) {
+    taken++;
     if (++unacknowledged_ < kAcknowledgeEvery) continue;
     device_->verbs().ack_cq_events(cq_, unacknowledged_);
     unacknowledged_ = 0;
   }
+  return taken;
 }
 
 int CompletionQueue::wait(uint64_t spin_ns, uint64_t deadline_ns) {

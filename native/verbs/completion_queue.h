@@ -32,7 +32,7 @@ class CompletionQueue {
   // To sleep: arm(), poll() once more, then sleep until fd() is readable, then take_events().
   Status arm();
   int fd() const { return channel_->fd; }
-  void take_events();
+  uint32_t take_events();  // how many
   // For a thread that does nothing else: polls for spin_ns, then sleeps until completions come or deadline_ns
   // (core/clock.h) passes. What poll() returned. Spin only where cores are to spare: elsewhere it starves the
   // peer.

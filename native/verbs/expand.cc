@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/read_once.h"
+
 namespace dualpath::verbs {
 
 void PartExpander::begin(const Part& part) {
@@ -11,31 +13,47 @@ void PartExpander::begin(const Part& part) {
 }
 
 bool PartExpander::open_block() {
-  from_slot_ = part_.from_slots[block_];
-  to_slot_ = part_.to_slots[block_];
-  plane_ = row_ = 0;
-  block_open_ = from_slot_ < part_.from->geometry().slots() && to_slot_ < part_.to->geometry().slots();
+  to_slot_ = read_once(part_.to_slots[block_]);
+  plane_ = row_ = strip_ = 0;
+  written_bytes_ = 0;
+  plane_open_ = false;
+  block_open_ = to_slot_ < part_.to->geometry().slots();
+  if (part_.from->geometry().paged()) return block_open_;  // its pages are looked at as they are expanded
+  from_slot_ = read_once(part_.from_slots[block_]);
+  block_open_ &= from_slot_ < part_.from->geometry().slots();
   return block_open_;
 }
 
 PartExpander::Result PartExpander::expand(Chain& chain) {
   for (; block_ < part_.count; block_++) {
     if (!block_open_ && !open_block()) return Result::kOutOfBounds;
-    if (!expand_block(chain)) return Result::kChainFull;
+    if (part_.from->geometry().paged()) {
+      const Result result = expand_pages(chain);
+      if (result != Result::kDone) return result;
+    } else if (!expand_block(chain)) {
+      return Result::kChainFull;
+    }
     block_open_ = false;
   }
   return Result::kDone;
 }
 
+// Tokens of the part that lie in the block, by their position in the sequence.
+TokenRange PartExpander::within_block() const {
+  const uint32_t block_tokens = part_.from->geometry().block_tokens();
+  const uint64_t first = (static_cast<uint64_t>(part_.first_block) + block_) * block_tokens;
+  const uint64_t last = first + block_tokens;
+  if (part_.tokens.begin >= last || part_.tokens.end <= first) return {0, 0};
+  return {static_cast<uint32_t>(std::max<uint64_t>(part_.tokens.begin, first)),
+          static_cast<uint32_t>(std::min<uint64_t>(part_.tokens.end, last))};
+}
+
 bool PartExpander::expand_block(Chain& chain) {
   const Geometry& from = part_.from->geometry();
   const Geometry& to = part_.to->geometry();
-  const uint32_t block_tokens = from.block_tokens();
-  const uint64_t first = (static_cast<uint64_t>(part_.first_block) + block_) * block_tokens;
-  const uint64_t last = first + block_tokens;
-  if (part_.tokens.begin >= last || part_.tokens.end <= first) return true;
-  const TokenRange within{static_cast<uint32_t>(std::max<uint64_t>(part_.tokens.begin, first)),
-                          static_cast<uint32_t>(std::min<uint64_t>(part_.tokens.end, last))};
+  const uint64_t first = (static_cast<uint64_t>(part_.first_block) + block_) * from.block_tokens();
+  const TokenRange within = within_block();
+  if (within.begin == within.end) return true;
   const auto& sources = from.planes(part_.layer);
   const auto& targets = to.planes(part_.layer);
   const uint32_t local_key = part_.from->key(from_slot_);
@@ -73,6 +91,76 @@ bool PartExpander::expand_rows(Chain& chain, const Plane& source, const Plane& t
                       part_.to->key(to_slot_), source.bytes_per_token};
     if (!chain.write(piece)) return false;
   }
+  return true;
+}
+
+// A run of tokens lies together in each of the plane's strips; at the peer the plane's bytes do.
+PartExpander::Result PartExpander::expand_pages(Chain& chain) {
+  const Geometry& from = part_.from->geometry();
+  const uint32_t* const entries = part_.from_slots + uint64_t{block_} * from.entries_per_block();
+  const uint64_t first = (static_cast<uint64_t>(part_.first_block) + block_) * from.block_tokens();
+  const TokenRange within = within_block();
+  if (within.begin == within.end) return Result::kDone;
+  const auto& planes = from.planes(part_.layer);
+  for (; plane_ < planes.size(); plane_++, plane_open_ = false) {
+    const TokenRange seen = Geometry::visible(planes[plane_], within, part_.window_end);
+    if (!plane_open_) token_ = static_cast<uint32_t>(seen.begin - first);
+    plane_open_ = true;
+    const uint32_t end = static_cast<uint32_t>(seen.end - first);
+    while (token_ < end) {
+      Place place;
+      if (!from.find(entries, part_.layer, plane_, token_, &place)) return Result::kOutOfBounds;
+      const uint32_t rows = std::min(end - token_, place.tokens);
+      if (!expand_run(chain, from.strips(part_.layer, plane_), place, rows)) return Result::kChainFull;
+      row_ = 0;
+      token_ += rows;
+    }
+  }
+  return Result::kDone;
+}
+
+// Token by token and strip by strip: in the order of the peer's bytes, so that pieces become one request's
+// SGEs. Where the plane is one strip whose tokens lie side by side, as on the other side, it is one piece.
+bool PartExpander::expand_run(Chain& chain, const Strips& strips, const Place& place, uint32_t rows) {
+  const Plane& target = part_.to->geometry().planes(part_.layer)[plane_];
+  const uint32_t row_bytes = target.bytes_per_token;
+  const auto base =
+      reinterpret_cast<uint64_t>(part_.to->geometry().at(to_slot_, part_.layer, target, token_));
+  const Geometry& from = part_.from->geometry();
+  const bool together =
+      strips.count == 1 && strips.data[0].token_stride == row_bytes && target.token_stride_bytes == row_bytes;
+  if (together) {
+    return write(chain, reinterpret_cast<uint64_t>(from.address(strips.data[0], place)), base,
+                 uint64_t{row_bytes} * rows);
+  }
+  for (; row_ < rows; row_++) {
+    uint64_t remote = base + uint64_t{row_} * target.token_stride_bytes;
+    for (uint32_t i = 0; i < strip_; i++) remote += strips.data[i].bytes;
+    const Place row{place.page, place.token + row_, 1};
+    for (; strip_ < strips.count; strip_++) {
+      const Strip& strip = strips.data[strip_];
+      const auto local = reinterpret_cast<uint64_t>(from.address(strip, row));
+      if (!write(chain, local, remote, strip.bytes)) return false;
+      remote += strip.bytes;
+    }
+    strip_ = 0;
+  }
+  return true;
+}
+
+// From paged memory, which may cross from one registered range into the next.
+bool PartExpander::write(Chain& chain, uint64_t local, uint64_t remote, uint64_t bytes) {
+  while (written_bytes_ < bytes) {
+    const uint64_t at = local + written_bytes_;
+    const KeyedRange& range = part_.from->range(at);
+    const uint64_t piece = std::min(bytes - written_bytes_, range.end - at);
+    if (!chain.write({at, remote + written_bytes_, range.key, part_.to->key(to_slot_),
+                      static_cast<uint32_t>(piece)})) {
+      return false;
+    }
+    written_bytes_ += piece;
+  }
+  written_bytes_ = 0;
   return true;
 }
 

@@ -9,9 +9,9 @@ namespace dualpath::verbs {
 
 // Some blocks of one layer (SendPart of transfer/peer.h, with keys): `count` slots here and at the peer.
 struct Part {
-  const KeyedGeometry* from;  // this side's memory
-  const KeyedGeometry* to;    // the peer's, of the same shape
-  const uint32_t* from_slots;
+  const KeyedGeometry* from;   // this side's memory
+  const KeyedGeometry* to;     // the peer's, of the same shape
+  const uint32_t* from_slots;  // entries_per_block() of `from` a block
   const uint32_t* to_slots;
   uint32_t count;
   uint32_t layer;
@@ -27,14 +27,18 @@ class PartExpander {
   enum class Result { kDone, kChainFull, kOutOfBounds };
 
   void begin(const Part& part);
-  // Appends writes from here to there. kOutOfBounds: a slot outside its geometry; nothing of that block or
-  // after it was appended.
+  // Appends writes from here to there. kOutOfBounds: a slot outside its geometry (a page that is none);
+  // nothing that it names or that comes after it was appended.
   Result expand(Chain& chain);
   uint32_t block() const { return block_; }  // the next to be expanded, counted in the list
 
  private:
   bool open_block();
+  TokenRange within_block() const;
   bool expand_block(Chain& chain);
+  Result expand_pages(Chain& chain);
+  bool expand_run(Chain& chain, const Strips& strips, const Place& place, uint32_t rows);
+  bool write(Chain& chain, uint64_t local, uint64_t remote, uint64_t bytes);
   bool expand_rows(Chain& chain, const Plane& source, const Plane& target, TokenRange seen);
 
   Part part_{};
@@ -43,6 +47,11 @@ class PartExpander {
   uint32_t from_slot_ = 0, to_slot_ = 0;
   uint32_t plane_ = 0;
   uint32_t row_ = 0;  // rows of the plane already expanded, where rows have a stride
+  // Paged memory: where in the plane it stands.
+  uint32_t token_ = 0;  // of the block
+  bool plane_open_ = false;
+  uint32_t strip_ = 0;
+  uint64_t written_bytes_ = 0;  // of a piece that several regions hold
 };
 
 }  // namespace dualpath::verbs

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include <mutex>
+
 // rdma-core wraps these in macros that call further exported symbols; here the symbols themselves are called.
 #undef ibv_query_port
 #undef ibv_reg_mr
@@ -36,6 +38,8 @@ struct Functions {
   decltype(&ibv_destroy_qp) destroy_qp = nullptr;
   decltype(&ibv_get_async_event) get_async_event = nullptr;
   decltype(&ibv_ack_async_event) ack_async_event = nullptr;
+  decltype(&ibv_fork_init) fork_init = nullptr;
+  decltype(&ibv_is_fork_initialized) is_fork_initialized = nullptr;
 };
 
 class Loader {
@@ -84,15 +88,26 @@ std::string load(void* library, Functions* f) {
   loader.need("ibv_destroy_qp", "IBVERBS_1.1", &f->destroy_qp);
   loader.need("ibv_get_async_event", "IBVERBS_1.1", &f->get_async_event);
   loader.need("ibv_ack_async_event", "IBVERBS_1.1", &f->ack_async_event);
+  loader.want("ibv_fork_init", "IBVERBS_1.1", &f->fork_init);
+  loader.want("ibv_is_fork_initialized", "IBVERBS_1.13", &f->is_fork_initialized);
   return loader.missing();
+}
+
+// Pages that a NIC uses must stay the parent's when a child is forked and either writes to them. Since
+// Linux 5.12 the kernel copies them for the child; before, the library marks them (MADV_DONTFORK), if it is
+// told so before memory is registered. ibv_fork_init(3).
+bool prepare_for_fork(const Functions& f) {
+  const bool needed = f.is_fork_initialized == nullptr || f.is_fork_initialized() == IBV_FORK_DISABLED;
+  return !needed || (f.fork_init != nullptr && f.fork_init() == 0);
 }
 
 class Library final : public Verbs {
  public:
   // The library stays loaded for the life of the process: it does not survive dlclose with devices open.
-  explicit Library(const Functions& functions) : f_(functions) {}
+  explicit Library(const Functions& functions) : f_(functions), fork_safe_(prepare_for_fork(functions)) {}
 
   const char* provider() const override { return "libibverbs"; }
+  bool fork_safe() const override { return fork_safe_; }
   ibv_device** get_device_list(int* count) override { return f_.get_device_list(count); }
   void free_device_list(ibv_device** list) override { f_.free_device_list(list); }
   ibv_context* open_device(ibv_device* device) override { return f_.open_device(device); }
@@ -143,6 +158,7 @@ class Library final : public Verbs {
 
  private:
   const Functions f_;
+  const bool fork_safe_;
 };
 
 }  // namespace
@@ -163,6 +179,19 @@ Status open_library(std::shared_ptr<Verbs>* out, const std::string& name) {
                                                  "; install rdma-core 16 or later, or use another transport");
   }
   *out = std::make_shared<Library>(functions);
+  return {};
+}
+
+Status process_library(std::shared_ptr<Verbs>* out) {
+  static std::mutex mutex;
+  static std::shared_ptr<Verbs>& library =
+      *new std::shared_ptr<Verbs>();  // never destroyed: threads may use it
+  std::lock_guard lock(mutex);
+  if (library == nullptr) {
+    const Status status = open_library(&library);
+    if (!status.ok()) return status;
+  }
+  *out = library;
   return {};
 }
 

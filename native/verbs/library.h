@@ -13,4 +13,7 @@ inline constexpr const char* kLibraryName = "libibverbs.so.1";
 // RDMA_UNAVAILABLE when it is not there or lacks a symbol; the message says which and what to install.
 Status open_library(std::shared_ptr<Verbs>* out, const std::string& name = kLibraryName);
 
+// The process's own, opened once.
+Status process_library(std::shared_ptr<Verbs>* out);
+
 }  // namespace dualpath::verbs

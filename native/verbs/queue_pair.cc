@@ -32,7 +32,9 @@ Status check(const PathParameters& path) {
   if (path.timeout < 17 || path.timeout > 31) {
     return out_of_range("timeout", path.timeout, 17, 31, ": shorter ones fire under load");
   }
-  if (path.retry_count > 7) return out_of_range("retry_count", path.retry_count, 0, 7, "");
+  if (path.retry_count > 6) {
+    return out_of_range("retry_count", path.retry_count, 0, 6, ": soft-RoCE would take 7 for ever");
+  }
   if (path.rnr_retry < 1 || path.rnr_retry > 6) {
     return out_of_range("rnr_retry", path.rnr_retry, 1, 6, ": 7 would mean for ever");
   }
@@ -185,12 +187,15 @@ Status QueuePair::connect(const PathParameters& path) {
 }
 
 // The error state flushes what is posted; a marker behind it in each queue says when all of it has come out.
+// The receive queue's goes in before: soft-RoCE's posting of receives is a write to shared memory that its
+// kernel side looks at again only when the state changes. The peer has no credit for that receive.
 void QueuePair::drain() {
   if (state_ == State::kDraining || state_ == State::kDrained) return;
   state_ = State::kDraining;
+  bool marked = post_receive(options_.receive_entries - 1, WorkKind::kReceiveMarker).ok();
   ibv_qp_attr attr{};
   attr.qp_state = IBV_QPS_ERR;
-  bool marked = completion_queue_.device().verbs().modify_qp(qp_, &attr, IBV_QP_STATE) == 0;
+  marked = marked && completion_queue_.device().verbs().modify_qp(qp_, &attr, IBV_QP_STATE) == 0;
   if (marked) {
     ibv_send_wr marker{};
     marker.wr_id = prefix_ | static_cast<uint32_t>(posted_);
@@ -200,9 +205,8 @@ void QueuePair::drain() {
     marked = ibv_post_send(qp_, &marker, &bad) == 0;
   }
   if (marked) {
-    in_flight_.push() = {++posted_, nullptr, true};
+    in_flight_.push() = {++posted_, nullptr, true, 0};
     signalled_in_flight_++;
-    marked = post_receive(options_.receive_entries - 1, WorkKind::kReceiveMarker).ok();
   }
   if (marked) return;
   destroy();  // the other way to be sure

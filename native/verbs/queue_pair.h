@@ -22,7 +22,7 @@ struct QueuePairOptions {
   uint32_t receive_entries = 64;  // likewise
   uint32_t sges = 4;              // of a request
   uint32_t inline_bytes = 64;     // asked for; chain_options() says what was granted
-  uint32_t landings = 1024;
+  uint32_t landings = 1024;       // 0: announcements are told as they come, by their immediates
   uint8_t port = 1;
 };
 
@@ -46,7 +46,7 @@ struct PathParameters {
   uint8_t hop_limit = 64;
   uint32_t mtu_bytes = 1024;
   uint8_t timeout = 17;        // 4.096 us * 2^timeout: an ACK is late; 17 to 31
-  uint8_t retry_count = 7;     // 0 to 7
+  uint8_t retry_count = 6;     // 0 to 6: soft-RoCE takes 7 for ever
   uint8_t rnr_retry = 6;       // 1 to 6: 7 would mean for ever
   uint8_t min_rnr_timer = 12;  // 0.64 ms
 };
@@ -66,7 +66,7 @@ class QueuePairEvents {
  public:
   virtual ~QueuePairEvents() = default;
   virtual void on_message(QueuePair& from, std::span<const std::byte> message) = 0;
-  virtual void on_announced(QueuePair& from, uint64_t cookie) = 0;  // of the landing
+  virtual void on_announced(QueuePair& from, uint64_t cookie) = 0;  // of the landing, or the immediate
   // Its first error; it is draining already.
   virtual void on_broken(QueuePair& queue_pair, const WorkError& error) = 0;
   // Nothing is in flight any more, in either direction: it can be destroyed and built anew.
@@ -99,6 +99,7 @@ class QueuePair {
   uint32_t room() const {
     return state_ == State::kReady ? usable_ - static_cast<uint32_t>(posted_ - released_) : 0;
   }
+  uint64_t bytes_in_flight() const { return bytes_in_flight_; }
   uint32_t credits() const;  // messages and announcements the peer has receives for
 
   // One ibv_post_send, one completion. kAgain: no room or no credit now; what was not posted stays in the
@@ -120,6 +121,7 @@ class QueuePair {
     uint64_t end;  // position after its last request
     Operation* operation;
     bool signalled;
+    uint64_t bytes;
   };
 
   QueuePair(CompletionQueue& completion_queue, const QueuePairOptions& options, QueuePairEvents* events);
@@ -161,6 +163,7 @@ class QueuePair {
   uint64_t posted_ = 0, released_ = 0;
   FixedRing<InFlight> in_flight_;
   uint32_t signalled_in_flight_ = 0;
+  uint64_t bytes_in_flight_ = 0;
   bool send_drained_ = false, receive_drained_ = false;
   WorkError first_error_;
 

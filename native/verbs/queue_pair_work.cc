@@ -51,8 +51,9 @@ PostResult QueuePair::post(Chain& chain, Operation* operation) {
   counters_.post_calls++;
   if (error != 0) return refused(chain, operation, static_cast<uint32_t>(bad - first), error);
   posted_ += count;
-  in_flight_.push() = {posted_, operation, true};
+  in_flight_.push() = {posted_, operation, true, chain.bytes_};
   signalled_in_flight_++;
+  bytes_in_flight_ += chain.bytes_;
   if (operation != nullptr) operation->chain_posted();
   credits_used_ += chain.receives_;
   counters_.chains++;
@@ -72,7 +73,7 @@ PostResult QueuePair::refused(Chain& chain, Operation* operation, uint32_t accep
     chain.drop_front(accepted);
     credits_used_ += receives - chain.receives_;
     posted_ += accepted;
-    in_flight_.push() = {posted_, operation, false};
+    in_flight_.push() = {posted_, operation, false, 0};
     if (operation != nullptr) operation->chain_posted();
     counters_.requests += accepted;
   }
@@ -92,6 +93,7 @@ void QueuePair::retire_front() {
   const InFlight done = in_flight_.front();
   in_flight_.pop();
   if (done.signalled) signalled_in_flight_--;
+  bytes_in_flight_ -= done.bytes;
   if (done.operation != nullptr) done.operation->chain_ended();
 }
 
@@ -184,6 +186,9 @@ void QueuePair::received(const ibv_wc& wc) {
   if (wc.opcode == IBV_WC_RECV) {
     counters_.messages++;
     events_->on_message(*this, {receive_buffer(buffer), wc.byte_len});
+  } else if (options_.landings == 0) {
+    counters_.announcements++;
+    events_->on_announced(*this, be32toh(wc.imm_data));
   } else if (landings_.find(be32toh(wc.imm_data), &cookie)) {
     counters_.announcements++;
     events_->on_announced(*this, cookie);

@@ -3,6 +3,9 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
 
 namespace dualpath::verbs {
 namespace {
@@ -45,6 +48,18 @@ Status refused(const Device& device, const std::string& name, size_t bytes, int 
 
 }  // namespace
 
+const char* region_way_name(RegionWay way) {
+  switch (way) {
+    case RegionWay::kHost:
+      return "host";
+    case RegionWay::kDmaBuf:
+      return "dma-buf";
+    case RegionWay::kPeerMemory:
+      break;
+  }
+  return "nvidia-peermem";
+}
+
 Status MemoryRegion::register_memory(std::shared_ptr<Device> device, const std::string& name, std::byte* base,
                                      size_t bytes, RegionAccess access, std::unique_ptr<MemoryRegion>* out) {
   ibv_mr* const mr = device->verbs().reg_mr(device->pd(), base, bytes, flags_of(access));
@@ -56,9 +71,47 @@ Status MemoryRegion::register_memory(std::shared_ptr<Device> device, const std::
 Status MemoryRegion::register_arena(std::shared_ptr<Device> device, std::shared_ptr<Arena> arena,
                                     RegionAccess access, std::unique_ptr<MemoryRegion>* out) {
   const Status status =
-      register_memory(std::move(device), arena->name(), arena->base(), arena->bytes(), access, out);
+      arena->device() != nullptr
+          ? register_device_memory(std::move(device), *arena, access, out)
+          : register_memory(std::move(device), arena->name(), arena->base(), arena->bytes(), access, out);
   if (status.ok()) (*out)->arena_ = std::move(arena);
   return status;
+}
+
+Status MemoryRegion::register_device_memory(std::shared_ptr<Device> device, const Arena& arena,
+                                            RegionAccess access, std::unique_ptr<MemoryRegion>* out) {
+  DeviceMemory& gpu = *arena.device();
+  const uint64_t address = reinterpret_cast<uint64_t>(arena.base());
+  if (access != RegionAccess::kLocal && gpu.remote_flush() == RemoteFlush::kByStreamOnly) {
+    return Status::error(
+        "RDMA_UNAVAILABLE",
+        "'" + arena.name() + "': " + gpu.name() +
+            " shows its kernels what a NIC has written only after a flush by a stream of its "
+            "own, which is not done here; let its copies go by the driver, and give peers "
+            "memory of the host to write to");
+  }
+  DmaBuf exported;
+  Status status = gpu.export_dmabuf(arena.name(), address, arena.bytes(), &exported);
+  if (status.ok()) {
+    status = register_dmabuf(device, arena.name(), exported.fd, exported.offset, arena.bytes(), address,
+                             access, out);
+    close(exported.fd);  // the registration has its own reference
+    if (status.ok()) (*out)->way_ = RegionWay::kDmaBuf;
+  }
+  if (status.ok()) return {};
+  const std::string refused = status.message;
+  status = register_memory(device, arena.name(), arena.base(), arena.bytes(), access, out);
+  if (status.ok()) {
+    (*out)->way_ = RegionWay::kPeerMemory;
+    (*out)->dmabuf_refused_ = refused;
+    return {};
+  }
+  return Status::error("RDMA_UNAVAILABLE",
+                       "memory '" + arena.name() + "' of " + gpu.name() +
+                           " cannot be reached by RDMA device '" + device->name() + "'. As a dma-buf: " +
+                           refused + ". By nvidia-peermem: " + strerror(status.sys_errno) +
+                           "; load nvidia-peermem (modprobe nvidia-peermem), or let copies go by the driver",
+                       status.sys_errno);
 }
 
 Status MemoryRegion::register_dmabuf(std::shared_ptr<Device> device, const std::string& name, int fd,
@@ -81,6 +134,14 @@ Status MemoryRegion::register_dmabuf(std::shared_ptr<Device> device, const std::
 
 MemoryRegion::~MemoryRegion() { device_->verbs().dereg_mr(mr_); }
 
+KeyedGeometry::KeyedGeometry(std::shared_ptr<const Geometry> geometry, std::vector<uint32_t> keys)
+    : geometry_(std::move(geometry)),
+      keys_(std::move(keys)),
+      slots_per_arena_(geometry_->options().slots_per_arena) {}
+
+KeyedGeometry::KeyedGeometry(std::shared_ptr<const Geometry> geometry, std::vector<KeyedRange> ranges)
+    : geometry_(std::move(geometry)), ranges_(std::move(ranges)) {}
+
 Status KeyedGeometry::create(GeometryOptions options, std::vector<uint32_t> keys,
                              std::unique_ptr<KeyedGeometry>* out) {
   const size_t arenas = options.more_arenas.size() + 1;
@@ -88,12 +149,17 @@ Status KeyedGeometry::create(GeometryOptions options, std::vector<uint32_t> keys
     return Status::error("INVALID_ARGUMENT", "geometry: " + std::to_string(keys.size()) + " keys for " +
                                                  std::to_string(arenas) + " arenas; give one an arena");
   }
-  auto keyed = std::make_unique<KeyedGeometry>();
-  keyed->keys_ = std::move(keys);
-  keyed->slots_per_arena_ = options.slots_per_arena == 0 ? options.slots : options.slots_per_arena;
-  const Status status = Geometry::create(std::move(options), &keyed->geometry_);
-  if (status.ok()) *out = std::move(keyed);
+  std::shared_ptr<const Geometry> geometry;
+  const Status status = Geometry::create(std::move(options), &geometry);
+  if (status.ok()) *out = std::make_unique<KeyedGeometry>(std::move(geometry), std::move(keys));
   return status;
+}
+
+const KeyedRange& KeyedGeometry::range(uint64_t address) const {
+  const auto after =
+      std::upper_bound(ranges_.begin(), ranges_.end(), address,
+                       [](uint64_t value, const KeyedRange& range) { return value < range.begin; });
+  return *(after - 1);
 }
 
 }  // namespace dualpath::verbs

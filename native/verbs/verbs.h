@@ -14,6 +14,8 @@ class Verbs {
  public:
   virtual ~Verbs() = default;
   virtual const char* provider() const = 0;  // as reports name it
+  // Whether a process may fork with memory registered: ibv_fork_init(3).
+  virtual bool fork_safe() const { return true; }
 
   virtual ibv_device** get_device_list(int* count) = 0;
   virtual void free_device_list(ibv_device** list) = 0;

@@ -1,4 +1,4 @@
-import { existsSync, readdirSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { delimiter, join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { SetupError, run, say, succeeds } from './common.mjs';
@@ -32,13 +32,15 @@ const testRequirements = [
   { name: 'fio', present: () => hasCommand('fio') },
 ];
 
-const guestRequirements = [
-  { name: 'qemu-system-x86', present: () => hasCommand('qemu-system-x86_64') },
-  { name: 'busybox-static', present: () => hasCommand('busybox') },
-  { name: 'cpio', present: () => hasCommand('cpio') },
-  { name: 'kmod', present: () => existsSync('/usr/sbin/depmod') || hasCommand('depmod') },
-  { name: 'e2fsprogs', present: () => existsSync('/usr/sbin/mkfs.ext4') || hasCommand('mkfs.ext4') },
-];
+/** What guests need (src/guest/packages.ts asks for the same): administrators' commands are not on everybody's path. */
+const guestRequirements = JSON.parse(
+  readFileSync(new URL('../guest/packages.json', import.meta.url), 'utf8'),
+).map(({ name, command, file }) => ({
+  name,
+  present: () =>
+    (command === undefined || hasCommand(command) || existsSync(join('/usr/sbin', command))) &&
+    (file === undefined || existsSync(file)),
+}));
 
 const missingOf = (wanted) => wanted.filter(({ present }) => !present()).map(({ name }) => name);
 
@@ -59,12 +61,8 @@ async function aptInstall(names) {
 }
 
 /** Installs what is missing when root on a system with apt-get; otherwise says which command would. */
-export async function installSystemPackages({ forTests = false, forGuests = false }) {
-  const wanted = [
-    ...requirements,
-    ...(forTests ? testRequirements : []),
-    ...(forGuests ? guestRequirements : []),
-  ];
+export async function installSystemPackages({ forTests = false }) {
+  const wanted = [...requirements, ...(forTests ? [...testRequirements, ...guestRequirements] : [])];
   const missing = missingOf(wanted);
   if (missing.length === 0) return;
 

@@ -24,3 +24,6 @@ export {
 } from './scheduler.js';
 export { benchBalance, type BalanceOptions, type BalanceResult } from './balance.js';
 export { benchTail, type TailOptions, type TailResult, type TailPolicy, type TailRun } from './tail.js';
+export { benchRdma, type RdmaBenchOptions, type RdmaBenchResult, type RdmaTest } from './rdma/bandwidth.js';
+export { defaultControlPort, serveNode } from './rdma/remote.js';
+export { benchQos, type QosFigures, type QosOptions, type QosResult } from './rdma/qos.js';

@@ -1,4 +1,5 @@
 /** What the add-on exports (bindings/objects.h). Only src/transfer, src/memory, src/storage and src/bench use it. */
+import type { NativeRdmaLoad, RdmaLoadOptions } from './rdma-load-types.js';
 import type { PostCost, StorageLoad, StorageLoadResult } from './bench-types.js';
 import type { NativeGpu, NativeKvSeeds } from './emulation-types.js';
 import type {
@@ -10,14 +11,57 @@ import type {
   NativeRegionOptions,
 } from './memory-types.js';
 import type { NativeStore, NativeStoreTool } from './store-types.js';
+import type {
+  NativeStubFabric,
+  NativeStubOptions,
+  NativeVerbsOptions,
+  NativeVerbsTransport,
+} from './verbs-types.js';
 
+export type * from './rdma-load-types.js';
 export type * from './bench-types.js';
 export type * from './emulation-types.js';
 export type * from './memory-types.js';
 export type * from './store-types.js';
+export type * from './verbs-types.js';
 
 export interface NativeRateLink {
   statistics(): { readonly bytes: number; readonly operations: number; readonly busyNs: number };
+}
+
+/** Weights in units of 64 bytes, by virtual lane (native/core/vl_arbiter.h). */
+export interface NativeLaneWeight {
+  readonly lane: number;
+  readonly weight: number;
+}
+
+export interface NativeArbitration {
+  readonly high: readonly NativeLaneWeight[];
+  readonly low: readonly NativeLaneWeight[];
+  readonly highLimit: number;
+  /** Of each traffic class. */
+  readonly lanes: { readonly inference: number; readonly kv: number; readonly control: number };
+}
+
+export interface NicLinkClass {
+  /** That have crossed. */
+  readonly bytes: number;
+  /** Queued. */
+  readonly transfers: number;
+}
+
+export interface NativeNicLink {
+  /** bytes and operations are those queued. */
+  statistics(): {
+    readonly bytes: number;
+    readonly operations: number;
+    readonly busyNs: number;
+    readonly classes: {
+      readonly inference: NicLinkClass;
+      readonly kv: NicLinkClass;
+      readonly control: NicLinkClass;
+    };
+  };
 }
 
 /** Faults for tests (native/core/faults.h); a field left out is off. */
@@ -74,6 +118,10 @@ export interface EngineStatistics {
   readonly waitsCounter: number;
   readonly waitsLink: number;
   readonly waitsQueue: number;
+  /** The peer's queue was full, or the peer had no receive for a signal. */
+  readonly waitsPeer: number;
+  /** Signals from peers for an earlier use of their counter: dropped. */
+  readonly staleSignals: number;
   /** Looks that found an index of a ring where it cannot be: who writes into the door is at fault. */
   readonly doorErrors: number;
   /** Whether the store's file system takes O_DIRECT. */
@@ -96,8 +144,8 @@ export interface NativeEngineOptions {
   readonly durable?: boolean;
   readonly storageRead?: NativeRateLink | null;
   readonly storageWrite?: NativeRateLink | null;
-  readonly nicEgress?: NativeRateLink | null;
-  readonly nicIngress?: NativeRateLink | null;
+  readonly nicEgress?: NativeNicLink | null;
+  readonly nicIngress?: NativeNicLink | null;
   readonly submissionEntries?: number;
   readonly completionEntries?: number;
   readonly counterEntries?: number;
@@ -137,6 +185,8 @@ export interface NativeEngine {
   takeRecords(words: Uint32Array): number;
   counter(index: number): number;
   zeroCounters(first: number, count: number): void;
+  /** How a peer names the counter until it is zeroed for its next use (dualpath_ring.h). */
+  counterHandle(index: number): number;
   writeSlots(offset: number, slots: Uint32Array): void;
   readSlots(offset: number, count: number): Uint32Array;
   doorbell(): void;
@@ -211,6 +261,12 @@ export interface NativeAddon {
   }) => NativeArena;
   readonly Region: new (options: NativeRegionOptions) => NativeRegion;
   readonly RateLink: new (options: { name: string; bytesPerS: number }) => NativeRateLink;
+  /** Left out: the paper's tables. */
+  readonly NicLink: new (options: {
+    name: string;
+    bytesPerS: number;
+    arbitration?: NativeArbitration;
+  }) => NativeNicLink;
   readonly Store: new (options: {
     path: string;
     identity: string;
@@ -228,10 +284,13 @@ export interface NativeAddon {
     options?: { readonly storageIo?: 'auto' | StorageIo },
   ) => NativeRuntime;
   readonly Engine: new (options: NativeEngineOptions) => NativeEngine;
+  readonly StubFabric: new (options: NativeStubOptions) => NativeStubFabric;
+  readonly VerbsTransport: new (options: NativeVerbsOptions) => NativeVerbsTransport;
   readonly DoorServer: new (options: { engine: NativeEngine; path: string }) => NativeDoorServer;
   readonly BlockPool: new (options: { engine: NativeEngine; slots: number }) => NativeBlockPool;
   readonly KvSeeds: new (tokens: Uint32Array) => NativeKvSeeds;
   readonly EmulatedGpu: new (options: { engine: NativeEngine; lanes: number }) => NativeGpu;
+  readonly RdmaLoad: new (options: RdmaLoadOptions) => NativeRdmaLoad;
   describeAbi(): AbiDescription;
   runStorageLoad(load: StorageLoad): Promise<StorageLoadResult>;
   /** Writes a new file of noise; the XXH3-64 of every range of each size. */
@@ -244,6 +303,8 @@ export interface NativeAddon {
   liveObjects(): Readonly<Record<string, number>>;
   /** This environment refuses external buffers, as Electron does, or no longer; for tests. */
   refuseExternalBuffers(refuse: boolean): void;
+  /** What an ibv_wc_status means. */
+  workStatusText(status: number): string;
   measurePostCost(options: {
     chain: number;
     chains: number;

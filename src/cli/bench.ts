@@ -3,6 +3,8 @@ import { formatBytes, formatCount, renderTable } from '../telemetry/index.js';
 import type { PostResult, RingResult } from '../bench/index.js';
 import { lookupCommand } from './bench-lookup.js';
 import { balanceCommand, tailCommand } from './bench-model.js';
+import { qosCommand } from './bench-qos.js';
+import { rdmaCommand } from './bench-rdma.js';
 import { routerCommand } from './bench-router.js';
 import { schedulerCommand } from './bench-scheduler.js';
 import { storageCommand } from './bench-storage.js';
@@ -17,6 +19,8 @@ export function benchCommand(): Command {
     .addCommand(lookupCommand())
     .addCommand(storageCommand())
     .addCommand(postCommand())
+    .addCommand(rdmaCommand())
+    .addCommand(qosCommand())
     .addCommand(schedulerCommand())
     .addCommand(balanceCommand())
     .addCommand(tailCommand())

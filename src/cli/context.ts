@@ -1,7 +1,7 @@
 import { SingleBar } from 'cli-progress';
 import type { Command } from 'commander';
 import { DualPathError } from '../errors/index.js';
-import { exitCodes, toJson } from './output.js';
+import { errorText, exitCodes, toJson } from './output.js';
 
 /** What a command line runs against: the process's own streams, or a test's. */
 export interface CliIo {
@@ -43,6 +43,18 @@ export class CliContext {
   /** The command will exit with 1: what it checked does not hold. The result is written all the same. */
   fail(): void {
     this.#outcome.exitCode = exitCodes.failed.code;
+  }
+
+  /** The command will exit with this status, which is another program's; an error is written as errors are. */
+  exitWith(status: number, error?: unknown): void {
+    this.#outcome.exitCode = status;
+    if (error !== undefined) this.#io.stderr.write(errorText(error));
+  }
+
+  /** Passes on what another program wrote, as it is. */
+  passOn(stream: 'stdout' | 'stderr', chunk: Buffer): void {
+    if (stream === 'stdout') this.#outcome.written = true;
+    this.#io[stream].write(chunk);
   }
 
   /** A progress bar on stderr; does nothing with --quiet or where stderr is not a terminal. Call stop() always. */

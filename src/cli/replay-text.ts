@@ -9,7 +9,12 @@ import {
 } from '../telemetry/index.js';
 import type { Workload } from '../trace/index.js';
 
-export function limitsText(workload: Workload, options: ClusterOptions, storeBytes: number): string {
+export function limitsText(
+  workload: Workload,
+  options: ClusterOptions,
+  storeBytes: number,
+  engines?: string,
+): string {
   const { layout } = options;
   const turns = workload.sessions.reduce((sum, session) => sum + session.turns.length, 0);
   const tokens = workload.sessions
@@ -20,9 +25,10 @@ export function limitsText(workload: Workload, options: ClusterOptions, storeByt
     `${formatCount(workload.sessions.length)} sessions, ${formatCount(turns)} turns, ${formatCount(tokens)} prompt tokens at ` +
       `scale ${Number(workload.scale.toPrecision(4))}; model ${layout.model.name}, ${formatCount(layout.bytesPerToken)} B/token, ` +
       `blocks of ${layout.blockTokens} tokens; at most ${formatBytes(storeBytes)} stored`,
-    `${options.prefillNodes} prefill and ${options.decodeNodes} decode nodes of ${options.enginesPerNode}; emulated: HBM, GPUs, and on each ` +
-      `node a storage NIC of ${formatBytesPerSecond(options.snicBytesPerS)} a direction (all share this machine's disk), ` +
-      `on each engine a compute NIC of ${cnic}; transport: loopback`,
+    engines ??
+      `${options.prefillNodes} prefill and ${options.decodeNodes} decode nodes of ${options.enginesPerNode}; emulated: HBM, GPUs, and on each ` +
+        `node a storage NIC of ${formatBytesPerSecond(options.snicBytesPerS)} a direction (all share this machine's disk), ` +
+        `on each engine a compute NIC of ${cnic}; transport: loopback`,
   ].join('\n');
 }
 
@@ -97,18 +103,28 @@ function linkTable(summaries: ReadonlyMap<ReplayMode, ModeSummary>): string {
 }
 
 function verdict(summaries: ReadonlyMap<ReplayMode, ModeSummary>, totals: Totals): string {
+  const [{ transport, device, trafficClass, storage }] = [...summaries.values()] as [ModeSummary];
+  const carried =
+    transport === 'loopback'
+      ? 'emulated HBM, loopback transport'
+      : `emulated HBM, ${device}, ${trafficClass}`;
   const lines = [
-    `speed-up against ${totals.speedupBaseline}, over whole runs; emulated HBM, loopback transport, ` +
-      `${[...summaries.values()][0]!.storage}; processors busy at most ${totals.cpuPercent.toFixed(0)} %`,
+    `speed-up against ${totals.speedupBaseline}, over whole runs; ${carried}, ` +
+      `${storage}; processors busy at most ${totals.cpuPercent.toFixed(0)} %`,
   ];
   if (!totals.valid) {
     lines.push(
       'NOT VALID as a speed-up: the processors were above 80 %, not the links alone set the pace; lower --snic-rate',
     );
   }
-  for (const [mode, { mismatchedBytes, persistError, lostBlocks }] of summaries) {
+  for (const [mode, summary] of summaries) {
+    const { mismatchedBytes, persistError, lostBlocks, canaries, retries, retryCauses } = summary;
     if (mismatchedBytes > 0) lines.push(`WRONG BYTES in ${mode}: ${formatCount(mismatchedBytes)}`);
     if (persistError !== null) lines.push(`NOT EVERYTHING WAS STORED in ${mode}: ${persistError}`);
+    if ((canaries?.mismatchedBytes ?? 0) > 0)
+      lines.push(`WRITES INTO FREE MEMORY in ${mode}: ${formatCount(canaries!.mismatchedBytes)} bytes`);
+    if (retries > 0)
+      lines.push(`${mode}: ${formatCount(retries)} requests were tried once more: ${retryCauses.join('; ')}`);
     if (lostBlocks > 0)
       lines.push(
         `${mode}: ${formatCount(lostBlocks)} blocks were found but could not be read, and were computed anew`,

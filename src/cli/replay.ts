@@ -1,13 +1,16 @@
 import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Command, Option } from 'commander';
-import { blockLayout, loadModel } from '../layout/index.js';
+import { blockLayout, loadModel, type BlockLayout } from '../layout/index.js';
 import type * as Replay from '../replay/index.js';
 import type { ClusterOptions, ReplayMode, ModeSummary } from '../replay/index.js';
 import { LinearTimeModel } from '../scheduler/index.js';
 import { formatBytesPerSecond } from '../telemetry/index.js';
 import type { Workload } from '../trace/index.js';
+import type { Address } from '../control/index.js';
+import { addControlOptions, addressOf, type ControlFlags } from './control-options.js';
 import { limitsText, replayText } from './replay-text.js';
+import { openRemote, type Remote } from './replay-remote.js';
 import {
   addExamples,
   addOutputOptions,
@@ -20,20 +23,24 @@ import {
   positiveNumber,
   rateBytesPerSecond,
   sizeBytes,
+  type CliContext,
   type WorkloadFlags,
 } from './support.js';
 
 /** src/replay loads the add-on's types, not the add-on; imported late so that --help stays quick. */
 type ReplayModule = typeof Replay;
+type LinearTime = ConstructorParameters<typeof LinearTimeModel>[0];
 
-interface ReplayFlags extends WorkloadFlags {
+interface ReplayFlags extends WorkloadFlags, ControlFlags {
+  engines?: Address[];
+  canaries?: boolean;
   mode: ReplayMode[];
   prefill: number;
   decode: number;
   enginesPerNode: number;
   model: string;
   blockSize: number;
-  snicRate: number;
+  snicRate?: number;
   cnicRate?: number;
   prefillBuffer: number;
   decodeBuffer: number;
@@ -65,17 +72,28 @@ export function replayCommand(): Command {
     .argument('<trace>', 'the trace, JSON lines, gzip-compressed or not');
   addWorkloadOptions(replay);
   addClusterOptions(replay);
+  replay
+    .option(
+      '--engines <addresses>',
+      'engine processes to run on, host:port,...; see dualpath engine',
+      listOf(addressOf),
+    )
+    .option('--canaries', 'with --engines: watch memory that nobody holds for writes into it');
+  addControlOptions(replay);
   addOutputOptions(replay);
   replay.addHelpText(
     'after',
     `\nUnless given, --sessions, --turns, --scale and --max-context have the values of the default sample: ` +
       `${defaults.sessions} sessions, ${defaults.turns} turns, scale 1/32, ${defaults.maxContext} tokens.\n` +
-      'HBM, GPUs and link rates are emulated, engines meet over the loopback transport, the disk is real.',
+      'HBM, GPUs and link rates are emulated, engines meet over the loopback transport, the disk is real.\n' +
+      'With --engines the engines are processes of this or other hosts and meet over RDMA; --store is then a folder that ' +
+      'all of them have (each by its own --store).',
   );
   addExamples(
     replay,
     'dualpath replay examples/traces/agent-sessions-sample.jsonl',
     'dualpath replay trace.jsonl --prefill 1 --decode 2 --mode layerwise,dualpath,split --snic-rate 40MB/s --json',
+    'dualpath replay trace.jsonl --engines 10.0.0.1:7001,10.0.0.2:7001 --token-file token --store /mnt/kv --json',
   );
   return replay.action(runReplay);
 }
@@ -94,9 +112,8 @@ function addClusterOptions(command: Command): void {
     .option('--block-size <tokens>', 'tokens of a block', positiveInteger, 64)
     .option(
       '--snic-rate <rate>',
-      "each node's storage NIC, a direction (default: 48MB/s)",
+      "each node's storage NIC, a direction (default: 48MB/s; with --engines: not limited)",
       rateBytesPerSecond,
-      48e6,
     )
     .option(
       '--cnic-rate <rate>',
@@ -149,13 +166,33 @@ async function runReplay(trace: string, flags: ReplayFlags, command: Command): P
     },
     context,
   );
-  const options = clusterOptions(flags, workload.seed);
   const replay = await import('../replay/index.js');
-  replay.checkWorkload(workload, options, flags.mode);
-  context.note(limitsText(workload, options, replay.storeBytesNeeded(workload, options)));
+  const linear = linearTime(flags);
+  const layout = blockLayout(loadModel(flags.model), { blockTokens: flags.blockSize });
+  const remote =
+    flags.engines === undefined ? undefined : await openRemote(flags.engines, layout, flags, linear);
+  try {
+    const options = clusterOptions(flags, layout, linear, workload.seed, remote);
+    replay.checkWorkload(workload, options, flags.mode);
+    context.note(limitsText(workload, options, replay.storeBytesNeeded(workload, options), remote?.text));
+    const summaries = await replayModes(workload, options, flags, context, replay, remote);
+    report(workload, options, summaries, context, replay, remote);
+  } finally {
+    await remote?.close();
+  }
+}
+
+async function replayModes(
+  workload: Workload,
+  options: ClusterOptions,
+  flags: ReplayFlags,
+  context: CliContext,
+  replay: ReplayModule,
+  remote: Remote | undefined,
+): Promise<Map<ReplayMode, ModeSummary>> {
   const summaries = new Map<ReplayMode, ModeSummary>();
+  const turns = workload.sessions.reduce((sum, session) => sum + session.turns.length, 0);
   for (const mode of new Set(flags.mode)) {
-    const turns = workload.sessions.reduce((sum, session) => sum + session.turns.length, 0);
     const progress = context.progress(mode.padEnd(9), turns);
     const started = performance.now();
     let tokens = 0;
@@ -166,6 +203,7 @@ async function runReplay(trace: string, flags: ReplayFlags, command: Command): P
         mode,
         {
           signal: context.signal,
+          ...(remote === undefined ? {} : { openCluster: remote.open }),
           onTurn: (done, promptTokens) => {
             tokens += promptTokens;
             const perS = (tokens / (performance.now() - started)) * 1000;
@@ -181,7 +219,7 @@ async function runReplay(trace: string, flags: ReplayFlags, command: Command): P
       progress.stop();
     }
   }
-  report(workload, options, summaries, context, replay);
+  return summaries;
 }
 
 function report(
@@ -190,6 +228,7 @@ function report(
   summaries: ReadonlyMap<ReplayMode, ModeSummary>,
   context: ReturnType<typeof contextOf>,
   replay: ReplayModule,
+  remote: Remote | undefined,
 ): void {
   const modes = [...summaries.keys()];
   const baseline = replay.baselineOf(modes);
@@ -215,6 +254,7 @@ function report(
       blockTokens: options.layout.blockTokens,
       snicBytesPerS: options.snicBytesPerS,
       cnicBytesPerS: options.cnicBytesPerS,
+      ...(remote === undefined ? {} : { engines: remote.engines }),
     },
     modes: Object.fromEntries(summaries),
     speedupBaseline: baseline,
@@ -224,29 +264,44 @@ function report(
     valid: paced.every(({ valid }) => valid),
   };
   context.result(document, () => replayText(summaries, speedup, document));
-  if (all.some(({ mismatchedBytes, persistError }) => mismatchedBytes > 0 || persistError !== null))
-    context.fail();
+  const isWrong = ({ mismatchedBytes, persistError, canaries }: ModeSummary): boolean =>
+    mismatchedBytes > 0 || persistError !== null || (canaries?.mismatchedBytes ?? 0) > 0;
+  if (all.some(isWrong)) context.fail();
 }
 
-function clusterOptions(flags: ReplayFlags, seed: number): ClusterOptions {
+/** Of emulated computing. */
+function linearTime(flags: ReplayFlags): LinearTime {
   return {
-    layout: blockLayout(loadModel(flags.model), { blockTokens: flags.blockSize }),
-    prefillNodes: flags.prefill,
-    decodeNodes: flags.decode,
-    enginesPerNode: flags.enginesPerNode,
-    snicBytesPerS: flags.snicRate,
-    cnicBytesPerS: flags.cnicRate ?? 8 * flags.snicRate,
+    baseS: 0.001,
+    perNewTokenS: 0.8 / flags.prefillRate,
+    perAttentionTokenS: 0.2 / flags.prefillRate,
+    perAttentionPairS: 0,
+  };
+}
+
+function clusterOptions(
+  flags: ReplayFlags,
+  layout: BlockLayout,
+  linear: LinearTime,
+  seed: number,
+  remote: Remote | undefined,
+): ClusterOptions {
+  const snicBytesPerS = flags.snicRate ?? (remote === undefined ? 48e6 : 0);
+  const count = (role: 'prefill' | 'decode'): number =>
+    remote?.engines.filter((engine) => engine.role === role).length ?? flags[role];
+  return {
+    layout,
+    prefillNodes: count('prefill'),
+    decodeNodes: count('decode'),
+    enginesPerNode: remote === undefined ? flags.enginesPerNode : 1,
+    snicBytesPerS,
+    cnicBytesPerS: flags.cnicRate ?? (remote === undefined ? 8 * snicBytesPerS : 0),
     prefillBufferBytes: flags.prefillBuffer,
     decodeBufferBytes: flags.decodeBuffer,
     prefillHbmBytes: flags.prefillHbm,
     decodeHbmBytes: flags.decodeHbm,
     windowLayers: flags.windowLayers,
-    timeModel: new LinearTimeModel({
-      baseS: 0.001,
-      perNewTokenS: 0.8 / flags.prefillRate,
-      perAttentionTokenS: 0.2 / flags.prefillRate,
-      perAttentionPairS: 0,
-    }),
+    timeModel: new LinearTimeModel(linear),
     quotaS: flags.quota / 1000,
     decodeStepS: flags.decodeStep / 1e6,
     concurrency: flags.concurrency ?? Number.POSITIVE_INFINITY,

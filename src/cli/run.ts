@@ -18,6 +18,12 @@ export const commands: readonly CommandEntry[] = [
     load: async () => (await import('./replay.js')).replayCommand(),
   },
   {
+    name: 'engine',
+    description:
+      'run a prefill or decode engine that a replay drives (HBM and GPU are emulated, RDMA is real)',
+    load: async () => (await import('./engine.js')).engineCommand(),
+  },
+  {
     name: 'bench',
     description: 'measure the parts of the data path',
     load: async () => (await import('./bench.js')).benchCommand(),
@@ -26,6 +32,11 @@ export const commands: readonly CommandEntry[] = [
     name: 'devices',
     description: 'list RDMA devices, ports and GIDs, best GID first',
     load: async () => (await import('./devices.js')).devicesCommand(),
+  },
+  {
+    name: 'rxe',
+    description: 'run a command with a soft-RoCE device: on this kernel, or in one or two guests',
+    load: async () => (await import('./rxe.js')).rxeCommand(),
   },
   {
     name: 'route-eval',

@@ -13,6 +13,12 @@ import { Tasks } from './tasks.js';
 
 type Stage = Extract<ControlMessage, { kind: 'stage' }>;
 
+interface StageSend {
+  /** Undefined until there is a connection to send over. */
+  program?: Program;
+  readonly stop: AbortController;
+}
+
 export interface DecodeContext {
   readonly traffic: TrafficManager;
   readonly hbm: BlockSpace;
@@ -38,7 +44,7 @@ export class DecodeRequest extends EngineRequest {
   /** What the request's end cancels. */
   readonly #programs = new Set<Program>();
   /** Sends for forward batches: these run on, for the batch's other requests, until the PE has stopped. */
-  readonly #stages = new Map<number, Program>();
+  readonly #stages = new Map<number, StageSend>();
   readonly #peerStopped = new Deferred<void>();
   #peerHasStopped = false;
   /** The prefill engine knows of this memory. */
@@ -106,8 +112,8 @@ export class DecodeRequest extends EngineRequest {
       request: this.key,
       geometry: buffer.geometry,
       slots: engine.slots(this.#buffer!.offset, this.#buffer!.count),
-      mergedCounter: merged,
-      freeCounter: free,
+      mergedCounter: engine.counterHandle(merged),
+      freeCounter: engine.counterHandle(free),
     });
   }
 
@@ -156,8 +162,9 @@ export class DecodeRequest extends EngineRequest {
   }
 
   #cancelStage(stage: number): void {
-    const program = this.#stages.get(stage);
-    if (program !== undefined) this.#context.traffic.engine.cancel(program);
+    const send = this.#stages.get(stage);
+    send?.stop.abort();
+    if (send?.program !== undefined) this.#context.traffic.engine.cancel(send.program);
   }
 
   async #serve(stage: Stage): Promise<void> {
@@ -176,13 +183,31 @@ export class DecodeRequest extends EngineRequest {
   }
 
   async #sendSegments(stage: Stage): Promise<void> {
+    const { traffic } = this.#context;
+    const { prefillEngine } = this.assignment;
+    const send: StageSend = { stop: new AbortController() };
+    this.#stages.set(stage.stage, send);
+    try {
+      const peer = await traffic.peer(prefillEngine, send.stop.signal);
+      try {
+        await this.#sendTo(peer, stage, send);
+      } finally {
+        traffic.releasePeer(prefillEngine);
+      }
+    } finally {
+      this.#stages.delete(stage.stage);
+    }
+  }
+
+  async #sendTo(peer: number, stage: Stage, send: StageSend): Promise<void> {
+    if (send.stop.signal.aborted)
+      throw new DualPathError('CANCELLED', 'the prefill engine gave the stage up');
     const { engine, buffer, layout } = this.#context.traffic;
-    const peer = this.#context.traffic.peer(this.assignment.prefillEngine);
     const { free } = this.#counters!;
     const stagingSlots = engine.slotTable.take(stage.slots.length);
     try {
       engine.setSlots(stagingSlots, stage.slots);
-      const program = engine.submit(
+      send.program = engine.submit(
         stage.segments.map((segment) =>
           decodeBufferToStaging(stage, segment, {
             peer,
@@ -197,10 +222,8 @@ export class DecodeRequest extends EngineRequest {
           }),
         ),
       );
-      this.#stages.set(stage.stage, program);
-      await program.done;
+      await send.program.done;
     } finally {
-      this.#stages.delete(stage.stage);
       engine.slotTable.giveBack(stagingSlots, stage.slots.length);
     }
   }

@@ -208,7 +208,7 @@ export class PrefillBatch {
       geometry: staging.geometry,
       slots: traffic.engine.slots(entry.staging.offset, entry.staging.count),
       segments: parts.decodeSegments,
-      arriveCounter: this.counters.arrive,
+      arriveCounter: traffic.engine.counterHandle(this.counters.arrive),
       arriveStep: this.counters.arriveStep,
       windowLayers: this.counters.windowLayers,
     });

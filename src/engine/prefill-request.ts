@@ -22,6 +22,7 @@ export class PrefillRequest extends EngineRequest {
   #chain: KeyChain | undefined;
   #buffer: BlockList | undefined;
   #reading: Program | undefined;
+  #holdsPeer = false;
 
   // Known once prepare() has resolved.
   hitBlocks = 0;
@@ -75,7 +76,9 @@ export class PrefillRequest extends EngineRequest {
     const most = layout.fullBlocksFor(this.tokens.length - 1);
     this.hitBlocks = freeHits ? this.#chain.hitBlocks : Math.min(stored, most);
     this.cachedTokens = this.hitBlocks * layout.blockTokens;
-    this.peer = this.#traffic.peer(assignment.decodeEngine);
+    this.peer = await this.#traffic.peer(assignment.decodeEngine, this.signal);
+    this.#holdsPeer = true;
+    this.throwIfEnding();
     const { slots } = this.decode;
     this.decodeSlots = engine.slotTable.take(slots.length);
     this.decodeSlotCount = slots.length;
@@ -154,5 +157,7 @@ export class PrefillRequest extends EngineRequest {
     this.#chain = undefined;
     this.#traffic.engine.slotTable.giveBack(this.decodeSlots, this.decodeSlotCount);
     this.decodeSlotCount = 0;
+    if (this.#holdsPeer) this.#traffic.releasePeer(this.assignment.decodeEngine);
+    this.#holdsPeer = false;
   }
 }

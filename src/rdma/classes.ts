@@ -12,6 +12,8 @@ export type TrafficClassName = (typeof trafficClassNames)[number];
 export interface TrafficClass {
   /** InfiniBand SL, 0 to 15; the subnet manager maps it to a virtual lane. */
   readonly serviceLevel: number;
+  /** The virtual lane that the SL is mapped to, 0 to 14; a queue of a port's arbiter (arbitration.ts). */
+  readonly virtualLane: number;
   /** RoCE: differentiated services code point, 0 to 63 (RFC 2474). */
   readonly dscp: number;
 }
@@ -20,9 +22,9 @@ export type TrafficClasses = Readonly<Record<TrafficClassName, TrafficClass>>;
 
 /** Inference above KV-Cache traffic; control above both, and small. */
 export const defaultTrafficClasses: TrafficClasses = {
-  inference: { serviceLevel: 1, dscp: 26 },
-  kv: { serviceLevel: 2, dscp: 10 },
-  control: { serviceLevel: 3, dscp: 46 },
+  inference: { serviceLevel: 1, virtualLane: 1, dscp: 26 },
+  kv: { serviceLevel: 2, virtualLane: 2, dscp: 10 },
+  control: { serviceLevel: 3, virtualLane: 3, dscp: 46 },
 };
 
 /** The defaults with what is given in their place. @throws INVALID_ARGUMENT */
@@ -38,6 +40,7 @@ export function trafficClasses(given: Readonly<Record<string, Partial<TrafficCla
   const of = (name: TrafficClassName): TrafficClass => {
     const wanted = { ...defaultTrafficClasses[name], ...given[name] };
     inRange(name, 'service level (SL)', wanted.serviceLevel, 15);
+    inRange(name, 'virtual lane (VL)', wanted.virtualLane, 14);
     inRange(name, 'DSCP', wanted.dscp, 63);
     return wanted;
   };

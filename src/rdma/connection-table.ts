@@ -6,6 +6,8 @@ import { Connection, type ConnectionAction, type ConnectionOptions } from './con
 export interface ConnectionTableOptions extends ConnectionOptions {
   /** Connections that may hold a queue pair at a time: the completion queue has room for so many. Default 256. */
   readonly maxConnections?: number;
+  /** The other side of these closes them when they are idle. */
+  readonly passive?: (peer: string) => boolean;
 }
 
 export interface TableAction {
@@ -49,7 +51,7 @@ export class ConnectionTable {
    */
   use(peer: string, trafficClass: TrafficClassName, nowMs: number): TableAction[] {
     const key = keyOf(peer, trafficClass);
-    const entry = this.#entries.get(key) ?? { peer, trafficClass, connection: new Connection(this.#options) };
+    const entry = this.#entries.get(key) ?? this.#entry(peer, trafficClass);
     const { state } = entry.connection;
     if ((state === 'idle' || state === 'failed') && this.open >= this.#max) {
       return this.#makeRoom(nowMs);
@@ -59,12 +61,44 @@ export class ConnectionTable {
     return action === null ? [] : [{ peer, trafficClass, action }];
   }
 
+  /**
+   * The other side makes this connection, and has got as far as needing this side's half.
+   * @throws CAPACITY_EXHAUSTED when there is no room, or the connection of before has not drained
+   */
+  accept(peer: string, trafficClass: TrafficClassName, nowMs: number): Connection {
+    const key = keyOf(peer, trafficClass);
+    const entry = this.#entries.get(key) ?? this.#entry(peer, trafficClass);
+    const room = holdsQueuePair(entry.connection) || this.open < this.#max;
+    if (!room || !entry.connection.accept(nowMs)) {
+      throw new DualPathError(
+        'CAPACITY_EXHAUSTED',
+        room
+          ? 'the connection of before has not drained yet'
+          : `${this.open} connections are open, the most there can be`,
+        { open_connections: this.open, max_connections: this.#max },
+      );
+    }
+    this.#entries.set(key, entry);
+    return entry.connection;
+  }
+
+  #entry(peer: string, trafficClass: TrafficClassName): Entry {
+    const passive = this.#options.passive?.(peer) === true;
+    const connection = new Connection(passive ? { ...this.#options, idleMs: Infinity } : this.#options);
+    return { peer, trafficClass, connection };
+  }
+
+  /** A peer is gone: what there was to it is forgotten. Its queue pairs have been destroyed. */
+  forget(peer: string): void {
+    for (const [key, entry] of this.#entries) if (entry.peer === peer) this.#entries.delete(key);
+  }
+
   tick(nowMs: number): TableAction[] {
     const actions: TableAction[] = [];
     for (const [key, { peer, trafficClass, connection }] of this.#entries) {
       const action = connection.tick(nowMs);
       if (action !== null) actions.push({ peer, trafficClass, action });
-      if (connection.state === 'idle') this.#entries.delete(key);
+      if (connection.state === 'idle' && !connection.held) this.#entries.delete(key);
     }
     return actions;
   }
@@ -76,7 +110,9 @@ export class ConnectionTable {
 
   #makeRoom(nowMs: number): TableAction[] {
     const ready = [...this.#entries.values()]
-      .filter(({ connection }) => connection.state === 'ready' && connection.usedMs < nowMs)
+      .filter(
+        ({ connection }) => connection.state === 'ready' && !connection.held && connection.usedMs < nowMs,
+      )
       .sort((a, b) => a.connection.usedMs - b.connection.usedMs);
     const draining = [...this.#entries.values()].some(({ connection }) => connection.state === 'draining');
     const [oldest] = ready;

@@ -46,6 +46,7 @@ export class Connection {
   #retryMs = 0;
   #afterDrain: 'idle' | 'waiting' | 'failed' = 'idle';
   #cause: Blame | null = null;
+  #held = false;
 
   constructor(options: ConnectionOptions = {}) {
     this.#options = { ...defaults, ...options };
@@ -61,10 +62,14 @@ export class Connection {
   get usedMs(): number {
     return this.#usedMs;
   }
+  /** Somebody has use of it: it is not closed as idle, nor to make room. */
+  get held(): boolean {
+    return this.#held;
+  }
   /** When tick() has something to do; Infinity: never by time alone. */
   get dueMs(): number {
     if (this.#state === 'waiting') return this.#retryMs;
-    return this.#state === 'ready' ? this.#usedMs + this.#options.idleMs : Infinity;
+    return this.#state === 'ready' && !this.held ? this.#usedMs + this.#options.idleMs : Infinity;
   }
 
   /** A request needs it. It may be posted at once when the state is then `ready`. */
@@ -74,6 +79,19 @@ export class Connection {
     if (this.#state !== 'idle' && !lost) return null;
     this.#attempts = 0;
     return this.#connect();
+  }
+
+  setHeld(held: boolean, nowMs: number): void {
+    this.#held = held;
+    this.#usedMs = nowMs;
+  }
+
+  /** The other side makes it, on its own initiative. False while an earlier one has not drained here. */
+  accept(nowMs: number): boolean {
+    if (this.#state === 'ready' || this.#state === 'draining') return false;
+    if (this.#state !== 'connecting') this.#connect();
+    this.#usedMs = nowMs;
+    return true;
   }
 
   connected(nowMs: number): void {
@@ -90,6 +108,11 @@ export class Connection {
     // A GID that has never worked may be the wrong one; one that has is right, and the peer is away.
     if (!this.#everReady) this.#candidate++;
     this.#end(nowMs, this.#next(blame));
+  }
+
+  /** Nobody has use of it any more: no attempt is made. */
+  giveUp(): void {
+    if (this.#state === 'connecting' || this.#state === 'waiting') this.#state = 'idle';
   }
 
   /** Its queue pair reported its first error, and drains. */

@@ -1,5 +1,16 @@
 /** RDMA's control plane: which device, port, GID and traffic class, and when to connect. */
 export {
+  classShares,
+  guaranteedShares,
+  laneShares,
+  paperArbitration,
+  portArbitration,
+  type Arbitration,
+  type ClassShares,
+  type LaneWeight,
+  type PortArbitration,
+} from './arbitration.js';
+export {
   addressFields,
   defaultTrafficClasses,
   trafficClasses,
@@ -26,3 +37,13 @@ export {
 } from './discovery.js';
 export { gidAt, rankGids, type Gid, type GidType, type LinkLayer, type RankedGid } from './gid.js';
 export { agreePath, rdmaProtocolVersion, type PathHello, type PathParameters } from './path.js';
+export type { ConnectionHalf, NativeEvent, NativeHalf } from './native-half.js';
+export { PathExchange, type PathMessage } from './path-messages.js';
+export { RdmaTransport, type RdmaTransportOptions } from './transport.js';
+export {
+  findRdmaPlace,
+  rdmaTransport,
+  type RdmaOptions,
+  type RdmaPlace,
+  type RdmaTransportSettings,
+} from './open.js';

@@ -31,6 +31,7 @@ export interface PathParameters {
   readonly trafficClass: number;
   /** An ACK is late after 4.096 us * 2^timeout. */
   readonly timeout: number;
+  /** Soft-RoCE takes 7, the most there is, for ever. */
   readonly retryCount: number;
   /** Finite: 7 would mean for ever. */
   readonly rnrRetry: number;
@@ -65,7 +66,7 @@ export function agreePath(local: PathHello, peer: PathHello, classes: TrafficCla
     mtuBytes: Math.min(local.mtuBytes, peer.mtuBytes),
     ...addressFields(classes[local.trafficClass], local.linkLayer),
     timeout: 17,
-    retryCount: 7,
+    retryCount: 6,
     rnrRetry: 6,
   };
 }

@@ -2,12 +2,14 @@
 import { threadId } from 'node:worker_threads';
 import { LocalControl } from '../control/index.js';
 import { EmulatedGpu } from '../emulation/index.js';
-import { DecodeEngine, PrefillEngine, type PromptSource } from '../engine/index.js';
+import { DecodeEngine, PrefillEngine, type SequenceResult } from '../engine/index.js';
 import { DualPathError } from '../errors/index.js';
 import { slotBytes } from '../memory/index.js';
 import { LocalScheduler, type EngineCapacity, type RequestFailure } from '../scheduler/index.js';
 import { BlockStore } from '../storage/index.js';
 import { TrafficManager, type LinkOptions } from '../traffic/index.js';
+import type { ClusterEvents, ReplayCluster } from './cluster-interface.js';
+import { runDecode, runPrefill } from './devices.js';
 import {
   decodeSpareBlocks,
   modePlans,
@@ -15,6 +17,7 @@ import {
   type ModePlan,
   type ReplayMode,
 } from './options.js';
+import { collect, type ClusterTotals } from './result.js';
 
 interface Sizes {
   readonly prefillBuffer: number;
@@ -25,7 +28,7 @@ interface Sizes {
 
 let clusters = 0;
 
-export class Cluster {
+export class Cluster implements ReplayCluster {
   readonly store: BlockStore;
   readonly scheduler: LocalScheduler;
   readonly control = new LocalControl();
@@ -35,6 +38,7 @@ export class Cluster {
   /** Looks prompts up for the scheduler; moves nothing. */
   readonly front: TrafficManager;
   readonly #managers: TrafficManager[] = [];
+  readonly #devices: Promise<void>[] = [];
   readonly #scope = `cluster-${threadId}-${++clusters}`;
 
   private constructor(store: BlockStore, scheduler: LocalScheduler) {
@@ -48,10 +52,8 @@ export class Cluster {
   static async open(
     options: ClusterOptions,
     mode: ReplayMode,
-    prompts: PromptSource,
     lanes: number,
-    onPrefilled: (request: string, finishedUs: number) => void,
-    onFailure: (failure: RequestFailure) => void,
+    events: ClusterEvents,
   ): Promise<Cluster> {
     const { layout } = options;
     const plan = modePlans[mode];
@@ -67,13 +69,21 @@ export class Cluster {
         maxWaiting: 65_536,
         seed: options.seed,
       },
-      onFailure,
+      (failure) => {
+        cluster.stop(failure);
+        events.failed(failure);
+      },
+      (failure) => {
+        cluster.stop(failure);
+        events.retried(failure);
+      },
     );
-    const cluster = new Cluster(store, scheduler);
+    const cluster: Cluster = new Cluster(store, scheduler);
     try {
       for (const capacity of capacities(options, sizes)) {
-        cluster.#add(options, plan, capacity, sizes, prompts, lanes, onPrefilled);
+        cluster.#add(options, plan, capacity, sizes, lanes, events);
       }
+      cluster.#start(options, plan, lanes, events);
     } catch (error) {
       await cluster.close();
       throw error;
@@ -86,9 +96,8 @@ export class Cluster {
     plan: ModePlan,
     { engine, node, role }: EngineCapacity,
     sizes: Sizes,
-    prompts: PromptSource,
     lanes: number,
-    onPrefilled: (request: string, finishedUs: number) => void,
+    { prompts, prefilled }: ClusterEvents,
   ): void {
     const traffic = new TrafficManager({
       name: engine,
@@ -113,9 +122,28 @@ export class Cluster {
       layerwise: plan.layerwise,
       timeModel: options.timeModel,
       quotaS: options.quotaS,
-      onPrefilled,
+      onPrefilled: prefilled,
     });
     this.prefill.push({ node, engine: prefill, gpu: new EmulatedGpu(traffic.engine) });
+  }
+
+  #start(options: ClusterOptions, plan: ModePlan, lanes: number, events: ClusterEvents): void {
+    const { freeHits } = plan;
+    const stepS = options.decodeStepS;
+    const hooks = {
+      reply: events.reply,
+      ended: (request: string, { persistError }: SequenceResult) => events.ended(request, persistError),
+      failed: (_request: string, error: unknown) => events.stopped(error),
+    };
+    this.#devices.push(
+      ...this.prefill.map(({ engine, gpu }) => runPrefill(engine, gpu, freeHits)),
+      ...this.decode.map(({ engine, gpu }) => runDecode(engine, gpu, { lanes, stepS, freeHits }, hooks)),
+    );
+    for (const device of this.#devices) device.catch(events.stopped);
+  }
+
+  async totals(): Promise<ClusterTotals> {
+    return collect(this);
   }
 
   /** Ends a request at both its engines. */
@@ -133,11 +161,13 @@ export class Cluster {
     this.scheduler.close();
     const engines = [...this.prefill, ...this.decode];
     await Promise.all(engines.map(({ engine }) => engine.close()));
+    await Promise.allSettled(this.#devices);
     for (const { gpu } of engines) gpu.close();
     await Promise.all([...this.#managers, this.front].map((traffic) => traffic.close()));
   }
 }
 
+/** In blocks. @throws INVALID_ARGUMENT for what holds not one */
 function sizesOf(options: ClusterOptions, store: BlockStore, layerwise: boolean): Sizes {
   const { layout } = options;
   const blocks = (what: string, bytes: number, blockBytes: number): number => {

@@ -46,6 +46,7 @@ export interface DecodeHooks {
   reply(request: string): Uint32Array;
   /** The sequence is over and its memory free. */
   ended(request: string, result: SequenceResult): void;
+  /** Decoding itself failed; of a request that was ended from elsewhere the scheduler hears by its engine. */
   failed(request: string, error: unknown): void;
 }
 
@@ -86,7 +87,7 @@ async function serve(
   }
   const result = await sequence.finish();
   if (failure === undefined) hooks.ended(sequence.request, result);
-  else hooks.failed(sequence.request, failure.error);
+  else if (!sequence.signal.aborted) hooks.failed(sequence.request, failure.error);
 }
 
 async function decode(

@@ -24,7 +24,23 @@ export interface NodeTraffic {
   readonly computeIngressBytes: number;
 }
 
+/** What carried bytes between engines, all of them together. */
+export interface CarriedBy {
+  readonly transport: 'loopback' | 'verbs';
+  /** RDMA devices, by engine; what stands for HBM where there are none. */
+  readonly device: string;
+  readonly trafficClass: string | null;
+  readonly connections: number;
+  readonly rebuilt: number;
+  readonly longestOutageMs: number;
+}
+
 export interface ClusterTotals {
+  readonly carriedBy: CarriedBy;
+  /** Memory that nobody held, looked at for writes into it; null where nobody looked. */
+  readonly canaries: { readonly checkedBytes: number; readonly mismatchedBytes: number } | null;
+  /** Of processes beside this one. */
+  readonly enginesCpuS: number;
   readonly nodes: readonly NodeTraffic[];
   readonly prefillGpu: GpuTotals;
   readonly decodeGpu: GpuTotals;
@@ -53,12 +69,24 @@ export interface ModeResult extends ClusterTotals {
   readonly store: StoreCheck;
   /** Why some block could not be stored, if any could not. */
   readonly persistError: DualPathError | undefined;
+  /** Requests that were tried once more, with the side that was to read their hits at first, and why. */
+  readonly retries: readonly { readonly request: string; readonly side: string; readonly cause: string }[];
 }
 
 export function collect(cluster: Cluster): ClusterTotals {
   const engines = [...cluster.prefill, ...cluster.decode];
   const statistics = engines.map(({ engine }) => engine.traffic.engine.statistics());
   return {
+    carriedBy: {
+      transport: 'loopback',
+      device: 'emulated-hbm',
+      trafficClass: null,
+      connections: 0,
+      rebuilt: 0,
+      longestOutageMs: 0,
+    },
+    canaries: null,
+    enginesCpuS: 0,
     nodes: nodesOf(engines),
     prefillGpu: gpuTotals(cluster.prefill.map(({ gpu }) => gpu.statistics())),
     decodeGpu: gpuTotals(cluster.decode.map(({ gpu }) => gpu.statistics())),

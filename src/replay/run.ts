@@ -4,9 +4,9 @@ import { monitorEventLoopDelay, performance } from 'node:perf_hooks';
 import { DualPathError, isDualPathError } from '../errors/index.js';
 import { SessionTokens, type Session, type Workload } from '../trace/index.js';
 import { Cluster } from './cluster.js';
-import { runDecode, runPrefill } from './devices.js';
-import { modePlans, type ClusterOptions, type ReplayMode } from './options.js';
-import { collect, type ModeResult, type TurnRecord } from './result.js';
+import type { OpenCluster, ReplayCluster } from './cluster-interface.js';
+import type { ClusterOptions, ReplayMode } from './options.js';
+import type { ModeResult, TurnRecord } from './result.js';
 import { verifyStore } from './verify.js';
 
 interface Running {
@@ -14,6 +14,7 @@ interface Running {
   readonly reply: Uint32Array;
   /** The prefill engine may say so after the decode engine has finished: a batch is settled as a whole. */
   prefilled(finishedUs: number): void;
+  prefillFailed(): void;
   resolve(): void;
   reject(error: unknown): void;
 }
@@ -24,6 +25,8 @@ export interface ReplayHooks {
   readonly onTurn?: (turnsDone: number, promptTokens: number) => void;
   /** Called with the open cluster; tests inject faults here. */
   readonly onCluster?: (cluster: Cluster) => void;
+  /** Left out: engines of this process. */
+  readonly openCluster?: OpenCluster;
 }
 
 /** Sequences that may decode at once on an engine. */
@@ -53,8 +56,8 @@ class ReplayRun {
   readonly #running = new Map<string, Running>();
   readonly #turns: TurnRecord[] = [];
   readonly #options: ClusterOptions;
-  #cluster!: Cluster;
-  #devices: Promise<void>[] = [];
+  readonly #retries: { request: string; side: string; cause: string }[] = [];
+  #cluster!: ReplayCluster;
   #persistError: DualPathError | undefined;
   #failed: Error | undefined;
 
@@ -66,44 +69,27 @@ class ReplayRun {
   }
 
   async open(): Promise<void> {
-    const options = this.#options;
     const lanes = Math.min(this.#workload.sessions.length, maxLanes);
-    const { freeHits } = modePlans[this.#mode];
-    const prompts = {
-      prompt: (request: string): Uint32Array => this.#of(request).prompt,
-      maxNewTokens: (request: string): number => this.#of(request).reply.length,
-    };
-    this.#cluster = await Cluster.open(
-      options,
-      this.#mode,
-      prompts,
-      lanes,
-      (request, finishedUs) => this.#running.get(request)?.prefilled(finishedUs),
-      (failure) => {
-        this.#cluster.stop(failure);
-        this.#running.get(failure.request)?.reject(failure.error);
+    const open: OpenCluster = this.#hooks.openCluster ?? ((...args) => Cluster.open(...args));
+    this.#cluster = await open(this.#options, this.#mode, lanes, {
+      prompts: {
+        prompt: (request) => this.#of(request).prompt,
+        maxNewTokens: (request) => this.#of(request).reply.length,
       },
-    );
-    this.#devices = [
-      ...this.#cluster.prefill.map(({ engine, gpu }) => runPrefill(engine, gpu, freeHits)),
-      ...this.#cluster.decode.map(({ engine, gpu }) =>
-        runDecode(
-          engine,
-          gpu,
-          { lanes, stepS: options.decodeStepS, freeHits },
-          {
-            reply: (request) => this.#of(request).reply,
-            ended: (request, { persistError }) => {
-              this.#persistError ??= persistError;
-              this.#running.get(request)?.resolve();
-            },
-            failed: (request, error) => this.#running.get(request)?.reject(error),
-          },
-        ),
-      ),
-    ];
-    for (const device of this.#devices) device.catch((error: unknown) => this.#stop(error));
-    this.#hooks.onCluster?.(this.#cluster);
+      reply: (request) => this.#of(request).reply,
+      prefilled: (request, finishedUs) => this.#running.get(request)?.prefilled(finishedUs),
+      prefillFailed: (request) => this.#running.get(request)?.prefillFailed(),
+      ended: (request, persistError) => {
+        this.#persistError ??= persistError;
+        this.#running.get(request)?.resolve();
+      },
+      failed: ({ request, error }) => this.#running.get(request)?.reject(error),
+      retried: ({ request, assignment, error }) => {
+        this.#retries.push({ request, side: assignment?.side ?? 'none', cause: error.message });
+      },
+      stopped: (error) => this.#stop(error),
+    });
+    if (this.#cluster instanceof Cluster) this.#hooks.onCluster?.(this.#cluster);
   }
 
   #of(request: string): Running {
@@ -121,7 +107,7 @@ class ReplayRun {
     const elapsedS = (performance.now() - startedMs) / 1000;
     const cpu = process.cpuUsage(cpuBefore);
     delay.disable();
-    const statistics = collect(this.#cluster);
+    const statistics = await this.#cluster.totals();
     const store = await verifyStore(this.#cluster.store, this.#conversations(), this.#hooks.signal);
     return {
       mode: this.#mode,
@@ -131,6 +117,7 @@ class ReplayRun {
       turns: this.#turns,
       store,
       persistError: this.#persistError,
+      retries: this.#retries,
       ...statistics,
     };
   }
@@ -190,11 +177,15 @@ class ReplayRun {
         prefilledUs = finishedUs;
         settle();
       };
+      // Its last bytes arrived, the word that they had did not come back.
+      const prefillFailed = (): void => {
+        if (ended) prefilled(hrtimeUs());
+      };
       const end = (): void => {
         ended = true;
         settle();
       };
-      this.#running.set(request, { prompt, reply, prefilled, resolve: end, reject });
+      this.#running.set(request, { prompt, reply, prefilled, prefillFailed, resolve: end, reject });
     });
     over.catch(() => undefined);
     let prefilledUs: number;
@@ -228,8 +219,7 @@ class ReplayRun {
   }
 
   async close(): Promise<void> {
-    await (this.#cluster as Cluster | undefined)?.close();
-    await Promise.allSettled(this.#devices);
+    await (this.#cluster as ReplayCluster | undefined)?.close();
   }
 }
 

@@ -35,8 +35,17 @@ export interface ModeSummary {
   readonly eventLoopDelayP99Ms: number;
   readonly kernelLatenessMeanUs: number;
   readonly kernelOverruns: number;
-  readonly transport: 'loopback';
-  readonly device: 'emulated-hbm';
+  /** What carried bytes between engines. */
+  readonly transport: 'loopback' | 'verbs';
+  readonly device: string;
+  readonly trafficClass: string | null;
+  readonly connections: number;
+  readonly rebuiltConnections: number;
+  readonly longestOutageMs: number;
+  /** Tried once more on the other read path, and why; the first 100. */
+  readonly retries: number;
+  readonly retryCauses: readonly string[];
+  readonly canaries: { readonly checkedBytes: number; readonly mismatchedBytes: number } | null;
   readonly storage: `${'io_uring' | 'thread_pool'}, ${'O_DIRECT' | 'buffered'}`;
 }
 
@@ -57,6 +66,7 @@ export function summarize(result: ModeResult, cores: number): ModeSummary {
     decodeHbmBytes: result.decodeGpu.checkedBytes,
     storeBytes: result.store.checkedBytes,
   };
+  const { carriedBy } = result;
   const cpuPercent = (result.cpuS / result.elapsedS / cores) * 100;
   return {
     promptTokensPerS: promptTokens / result.elapsedS,
@@ -84,8 +94,18 @@ export function summarize(result: ModeResult, cores: number): ModeSummary {
     eventLoopDelayP99Ms: result.eventLoopDelayP99Ms,
     kernelLatenessMeanUs: result.prefillGpu.latenessMeanUs,
     kernelOverruns: result.prefillGpu.overruns,
-    transport: 'loopback',
-    device: 'emulated-hbm',
+    transport: carriedBy.transport,
+    device: carriedBy.device,
+    trafficClass: carriedBy.trafficClass,
+    connections: carriedBy.connections,
+    rebuiltConnections: carriedBy.rebuilt,
+    longestOutageMs: carriedBy.longestOutageMs,
+    retries: result.retries.length,
+    retryCauses: [...new Set(result.retries.map(({ side, cause }) => `read by ${side}: ${cause}`))].slice(
+      0,
+      100,
+    ),
+    canaries: result.canaries,
     storage: `${result.storageIo}, ${result.directIo ? 'O_DIRECT' : 'buffered'}`,
   };
 }

@@ -1,4 +1,4 @@
-import { DualPathError } from '../errors/index.js';
+import { DualPathError, isDualPathError } from '../errors/index.js';
 import { Admission } from './admission.js';
 import type { EngineState } from './ledger.js';
 import type { AdmissionOptions } from './options.js';
@@ -32,16 +32,26 @@ export class LocalScheduler implements SchedulerClient {
   readonly #admission: Admission;
   readonly #groups = new Map<string, Group>();
   readonly #onFailure: (failure: RequestFailure) => void;
+  readonly #onRetry: ((failure: RequestFailure) => void) | undefined;
+  /** Requests that may be tried again. */
+  readonly #retries = new Map<string, RequestDescription>();
   #closed = false;
 
   /**
    * @param onFailure hears of every request that ends with an error (`fail`, `cancel`, `engineLost`,
    * `close`), after the account is settled, so that its engines can be told to stop. It must not throw.
+   * @param onRetry hears instead of a request that ran when an engine or the connection between two was lost: it is
+   * submitted again, once, to be read on the other side. Left out: no request is. It must not throw.
    * @throws INVALID_ARGUMENT
    */
-  constructor(options: AdmissionOptions, onFailure: (failure: RequestFailure) => void = () => undefined) {
+  constructor(
+    options: AdmissionOptions,
+    onFailure: (failure: RequestFailure) => void = () => undefined,
+    onRetry?: (failure: RequestFailure) => void,
+  ) {
     this.#admission = new Admission(options);
     this.#onFailure = onFailure;
+    this.#onRetry = onRetry;
     const names = new Set(options.engines.map(({ group }) => group));
     for (const name of names) {
       const engines = options.engines.filter(({ group }) => group === name).map(({ engine }) => engine);
@@ -53,6 +63,7 @@ export class LocalScheduler implements SchedulerClient {
   async submit(request: RequestDescription): Promise<void> {
     if (this.#closed) throw closedError();
     this.#admission.submit(request, performance.now() / 1000);
+    if (this.#onRetry !== undefined) this.#retries.set(request.request, request);
     this.#dispatch();
   }
 
@@ -76,7 +87,10 @@ export class LocalScheduler implements SchedulerClient {
 
   complete(request: string, stage: Stage, admission?: number): void {
     if (this.#admission.complete(request, stage, admission)) {
-      if (stage === 'request') this.#withdraw(request);
+      if (stage === 'request') {
+        this.#withdraw(request);
+        this.#retries.delete(request);
+      }
       this.#dispatch();
     }
   }
@@ -185,8 +199,29 @@ export class LocalScheduler implements SchedulerClient {
 
   #ended(failures: readonly RequestFailure[]): void {
     for (const { request } of failures) this.#withdraw(request);
+    const over = failures.filter((failure) => !this.#tryAgain(failure));
     this.#dispatch();
-    for (const failure of failures) this.#onFailure(failure);
+    for (const failure of over) this.#onFailure(failure);
+  }
+
+  /** False when the request is over for good. */
+  #tryAgain(failure: RequestFailure): boolean {
+    const { request, assignment, error } = failure;
+    const description = this.#retries.get(request);
+    this.#retries.delete(request);
+    if (description === undefined || assignment === undefined || this.#closed) return false;
+    if (!isDualPathError(error, 'PEER_LOST') && !isDualPathError(error, 'RDMA_FAILED')) return false;
+    const { side } = assignment;
+    try {
+      this.#admission.submit(
+        { ...description, ...(side === 'split' ? {} : { avoidSide: side }) },
+        performance.now() / 1000,
+      );
+    } catch {
+      return false; // no engine is left, or the queue is full: the first error says why it ended
+    }
+    this.#onRetry!(failure);
+    return true;
   }
 
   /** An assignment that nobody has fetched need not be fetched once its request has ended. */

@@ -9,6 +9,7 @@ export interface Needs {
   readonly promptBlocks: number;
   readonly decodeBufferBlocks: number;
   readonly decodeHbmBlocks: number;
+  readonly avoidSide: EngineRole | undefined;
 }
 
 export interface NeedRules {
@@ -39,13 +40,14 @@ export function checkRequest(description: RequestDescription, blockTokens: numbe
 }
 
 export function needsOf(description: RequestDescription, rules: NeedRules): Needs {
-  const { promptTokens, hitTokens, maxNewTokens } = description;
+  const { promptTokens, hitTokens, maxNewTokens, avoidSide } = description;
   const promptBlocks = Math.ceil(promptTokens / rules.blockTokens);
   return {
     hitBlocks: rules.policy === 'none' ? 0 : hitTokens / rules.blockTokens,
     promptBlocks,
     decodeBufferBlocks: promptBlocks + rules.decodeSpareBlocks,
     decodeHbmBlocks: Math.ceil((promptTokens + maxNewTokens) / rules.blockTokens),
+    avoidSide,
   };
 }
 

@@ -19,9 +19,11 @@ export class ReadChoice {
    * buffer there. `chosen` is told once the request has its PE.
    */
   prefillMustReadAll(needs: Needs, prefillEngines: readonly EngineEntry[]): boolean {
-    if (this.#policy !== 'round-robin') return this.#policy === 'prefill';
-    // A request that no PE buffer could ever hold would wait for its turn's side for ever.
-    return this.#turn === 'prefill' && prefillEngines.some((engine) => prefillCanHold(engine, needs, true));
+    if (needs.avoidSide === 'prefill') return false;
+    if (needs.avoidSide === undefined && this.#policy !== 'round-robin') return this.#policy === 'prefill';
+    if (needs.avoidSide === undefined && this.#turn !== 'prefill') return false;
+    // A request that no PE buffer could ever hold would wait for that side for ever.
+    return prefillEngines.some((engine) => prefillCanHold(engine, needs, true));
   }
 
   placed(needs: Needs): void {
@@ -29,7 +31,8 @@ export class ReadChoice {
   }
 
   plan(needs: Needs, readsAll: boolean, prefill: EngineEntry, decode: EngineEntry): ReadPlan {
-    const { hitBlocks } = needs;
+    const { hitBlocks, avoidSide } = needs;
+    if (avoidSide === 'prefill') return planReads(hitBlocks, 0);
     return planReads(hitBlocks, readsAll ? hitBlocks : this.#prefillReadBlocks(hitBlocks, prefill, decode));
   }
 

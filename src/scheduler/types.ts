@@ -39,6 +39,8 @@ export interface RequestDescription {
   readonly tenant?: string;
   /** From 0 (default) to 255: so many times the scheduler's `priorityHeadStartS` ahead of its arrival. */
   readonly priority?: number;
+  /** Its hits are read on the other side, whatever the policy: this side's read path has just failed it. */
+  readonly avoidSide?: EngineRole;
 }
 
 /** Which side's storage link reads the hit blocks. */

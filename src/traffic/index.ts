@@ -11,3 +11,4 @@ export {
   type Links,
   type TrafficManagerOptions,
 } from './traffic-manager.js';
+export type { OpenTransport, Transport, TransportFacts } from './transport.js';

@@ -3,11 +3,12 @@
  * the base level, for an engine that has its own scheduler and its own paged KV memory: look up, load, save,
  * cancel. PrefillEngine and DecodeEngine (src/engine) stand on it.
  */
-import type { NativeGeometry, NativePages, NativeRateLink } from '../binding/index.js';
+import type { NativeGeometry, NativeNicLink, NativePages, NativeRateLink } from '../binding/index.js';
 import { callNative, native } from '../binding/index.js';
 import { DualPathError } from '../errors/index.js';
 import type { BlockLayout } from '../layout/index.js';
 import { BlockSpace, bufferGeometry } from '../memory/index.js';
+import { portArbitration, type Arbitration, type TrafficClasses } from '../rdma/index.js';
 import type { BlockStore } from '../storage/index.js';
 import { TransferEngine, type Runtime } from '../transfer/index.js';
 import { tableShape, writeBlockTable, type BlockTable, type TableShape } from './block-table.js';
@@ -15,6 +16,7 @@ import { Interruption, type CallOptions } from './interruption.js';
 import { KeyChain } from './key-chain.js';
 import { LoadOperation, type LoadOptions } from './load.js';
 import { SaveOperation, type SaveOptions } from './save.js';
+import { LoopbackTransport, type OpenTransport, type Transport } from './transport.js';
 
 /** Emulated links with a rate; NICs of one name are one NIC, also across worker threads. 0: not limited. */
 export interface LinkOptions {
@@ -24,8 +26,13 @@ export interface LinkOptions {
     readonly readBytesPerS: number;
     readonly writeBytesPerS: number;
   };
-  /** The engine's compute NIC, bytes a second in each direction. */
-  readonly compute: { readonly name: string; readonly bytesPerS: number };
+  /** The engine's compute NIC, bytes a second in each direction; classes and tables left out: the defaults. */
+  readonly compute: {
+    readonly name: string;
+    readonly bytesPerS: number;
+    readonly classes?: TrafficClasses;
+    readonly arbitration?: Arbitration;
+  };
 }
 
 export interface TrafficManagerOptions {
@@ -40,6 +47,8 @@ export interface TrafficManagerOptions {
   /** Left out: nothing is emulated or limited. */
   readonly links?: LinkOptions;
   readonly runtime?: Runtime;
+  /** What carries bytes to other engines; left out: loopback, to engines of this process. */
+  readonly transport?: OpenTransport;
   /** Written blocks are fsynced before they are published; default false. */
   readonly durable?: boolean;
   /** Tokens of the longest request, for sizing tables; default 1,048,576. */
@@ -51,8 +60,8 @@ export interface TrafficManagerOptions {
 export interface Links {
   readonly storageRead: NativeRateLink;
   readonly storageWrite: NativeRateLink;
-  readonly nicEgress: NativeRateLink;
-  readonly nicIngress: NativeRateLink;
+  readonly nicEgress: NativeNicLink;
+  readonly nicIngress: NativeNicLink;
 }
 
 /** Threads that hash are few; more would only wait there. */
@@ -66,8 +75,7 @@ export class TrafficManager {
   /** The PE buffer or DE buffer: Full Blocks in host memory. */
   readonly buffer: BlockSpace;
   readonly links: Links | undefined;
-  readonly #peers = new Map<string, number>();
-  readonly #prefix: string;
+  readonly transport: Transport;
   readonly #shapes = new Map<number, TableShape>();
   #lookups = 0;
 
@@ -81,14 +89,14 @@ export class TrafficManager {
       );
     }
     this.name = options.name;
-    this.#prefix = options.network === undefined ? '' : `${options.network}/`;
+    const prefix = options.network === undefined ? '' : `${options.network}/`;
     this.layout = layout;
     this.store = store;
     this.links = links === undefined ? undefined : openLinks(links);
     const memory = bufferGeometry(layout, store.file, options.bufferBlocks, `${options.name}/buffer`);
     const sequenceBlocks = layout.blocksFor(options.maxTokens ?? 1 << 20);
     this.engine = new TransferEngine({
-      name: this.#prefix + options.name,
+      name: prefix + options.name,
       store: store.handle,
       ...(options.runtime === undefined ? {} : { runtime: options.runtime }),
       ...(options.durable === undefined ? {} : { durable: options.durable }),
@@ -100,6 +108,7 @@ export class TrafficManager {
       ),
     });
     this.buffer = new BlockSpace(this.engine, memory);
+    this.transport = options.transport?.(this.engine) ?? new LoopbackTransport(this.engine, prefix);
   }
 
   /**
@@ -124,19 +133,21 @@ export class TrafficManager {
     );
   }
 
-  /** The transport's handle of another engine. @throws PEER_LOST */
-  peer(name: string): number {
-    let peer = this.#peers.get(name);
-    if (peer === undefined) {
-      peer = this.engine.connect(this.#prefix + name);
-      this.#peers.set(name, peer);
-    }
-    return peer;
+  /**
+   * The transport's handle of another engine, once bytes can go there; releasePeer() when nothing is sent to it any
+   * more. @throws PEER_LOST, CANCELLED by the signal
+   */
+  async peer(name: string, signal?: AbortSignal): Promise<number> {
+    return await this.transport.acquire(name, signal);
+  }
+
+  releasePeer(name: string): void {
+    this.transport.release(name);
   }
 
   /** A peer that came back under its name must be connected anew. */
   forgetPeer(name: string): void {
-    this.#peers.delete(name);
+    this.transport.forget(name);
   }
 
   /**
@@ -220,6 +231,7 @@ export class TrafficManager {
 
   /** Ends every operation (CLOSED), then lets go of all memory. Idempotent. */
   async close(): Promise<void> {
+    await this.transport.close();
     await this.engine.close();
   }
 
@@ -231,11 +243,21 @@ export class TrafficManager {
 function openLinks({ storage, compute }: LinkOptions): Links {
   const link = (name: string, bytesPerS: number): NativeRateLink =>
     callNative(() => new (native().RateLink)({ name, bytesPerS }));
+  const arbitration = portArbitration(compute.classes, compute.arbitration);
+  const nic = (direction: string): NativeNicLink =>
+    callNative(
+      () =>
+        new (native().NicLink)({
+          name: `${compute.name}/${direction}`,
+          bytesPerS: compute.bytesPerS,
+          arbitration,
+        }),
+    );
   return {
     storageRead: link(`${storage.name}/read`, storage.readBytesPerS),
     storageWrite: link(`${storage.name}/write`, storage.writeBytesPerS),
-    nicEgress: link(`${compute.name}/egress`, compute.bytesPerS),
-    nicIngress: link(`${compute.name}/ingress`, compute.bytesPerS),
+    nicEgress: nic('egress'),
+    nicIngress: nic('ingress'),
   };
 }
 

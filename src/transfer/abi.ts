@@ -4,7 +4,7 @@
  */
 
 export const abiMagic = 0x44504154;
-export const abiVersion = 1;
+export const abiVersion = 2;
 export const none = 0xffffffff;
 
 export const op = { nop: 0, read: 1, write: 2, copy: 3, send: 4, bump: 5 } as const;
@@ -22,8 +22,17 @@ export const programStatus = {
   closed: 6,
 } as const;
 
-/** enum dp_storage_call */
-export const storageCall = { none: 0, open: 1, read: 2, write: 3, fsync: 4, rename: 5, verify: 6 } as const;
+/** enum dp_call: of storage, and of RDMA. */
+export const failedCall = {
+  none: 0,
+  open: 1,
+  read: 2,
+  write: 3,
+  fsync: 4,
+  rename: 5,
+  verify: 6,
+  rdma: 7,
+} as const;
 
 /** Words of a dp_descriptor. */
 export const descriptorWord = {

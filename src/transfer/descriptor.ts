@@ -6,6 +6,7 @@ import {
   none,
   op,
   signalMode,
+  trafficClass,
   waitsPerDescriptor,
   waitWord,
   waitWords,
@@ -38,6 +39,8 @@ interface Common {
   readonly peer?: number;
   /** One record a step, through onStep of submit(). */
   readonly event?: boolean;
+  /** Default: kv. */
+  readonly trafficClass?: keyof typeof trafficClass;
 }
 
 export interface NopDescriptor extends Common {
@@ -79,7 +82,7 @@ export interface LayersDescriptor extends Common {
 export type Descriptor = NopDescriptor | BlocksDescriptor | LayersDescriptor;
 
 const opCodes: Readonly<Record<string, number>> = op;
-const kvClass = 1 << 8;
+const classes: Readonly<Record<string, number>> = trafficClass;
 const noWaits: readonly Wait[] = [];
 const noSignals: readonly Signal[] = [];
 const u8Max = 0xff;
@@ -107,6 +110,16 @@ function u8(value: number, name: string): number {
   return value >>> 0 === value && value <= u8Max ? value : refuse(value, name, 0, u8Max);
 }
 
+function member(table: Readonly<Record<string, number>>, name: string, what: string): number {
+  const code: unknown = table[name];
+  if (typeof code === 'number') return code;
+  throw new DualPathError(
+    'INVALID_ARGUMENT',
+    `descriptor: ${what} is '${name}'; one of ${Object.keys(table).join(', ')} is needed`,
+    { [what === 'op' ? 'op' : 'traffic_class']: name },
+  );
+}
+
 function refuse(value: number, name: string, least: number, most: number): never {
   throw new DualPathError(
     'INVALID_ARGUMENT',
@@ -129,15 +142,9 @@ export function writeDescriptor(
   last: boolean,
 ): void {
   const flags = (last ? flag.end : 0) | (descriptor.event === true ? flag.event : 0);
-  const code = opCodes[descriptor.op];
-  if (code === undefined) {
-    throw new DualPathError(
-      'INVALID_ARGUMENT',
-      `descriptor: op is '${descriptor.op}'; one of ${Object.keys(op).join(', ')} is needed`,
-      { op: descriptor.op },
-    );
-  }
-  words[at + w.head] = code | kvClass | (flags << 16);
+  const code = member(opCodes, descriptor.op, 'op');
+  const ofClass = member(classes, descriptor.trafficClass ?? 'kv', 'trafficClass');
+  words[at + w.head] = code | (ofClass << 8) | (flags << 16);
   words[at + w.program] = program;
   words[at + w.tag] = 0;
   words[at + w.peer] = u32(descriptor.peer ?? none, 'peer');

@@ -121,7 +121,7 @@ class MappedDoor implements DoorAccess {
   }
 
   zeroCounters(first: number, count: number): void {
-    this.#counters.fill(0, 2 * first, 2 * (first + count));
+    this.#handle.zeroCounters(first, count); // and with them what peers know of them
   }
 
   setSlots(offset: number, slots: ArrayLike<number>): void {

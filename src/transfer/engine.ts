@@ -14,7 +14,7 @@ import {
   type NativePages,
 } from '../binding/index.js';
 import { DualPathError } from '../errors/index.js';
-import { programStatus, recordKind, recordWord, storageCall } from './abi.js';
+import { none, programStatus, recordKind, recordWord, failedCall } from './abi.js';
 import { writeDescriptor, type Descriptor } from './descriptor.js';
 import { LookUps } from './look-ups.js';
 import { openDoor, type DoorAccess } from './door.js';
@@ -67,6 +67,7 @@ export class TransferEngine implements RecordTaker {
   #onIdle: (() => void) | undefined;
   readonly #onClose: (() => void)[] = [];
   readonly #sharedDoors: SharedDoor[] = [];
+  readonly #peers: string[] = []; // as errors name them
 
   constructor(options: TransferEngineOptions) {
     this.name = options.name;
@@ -222,7 +223,7 @@ export class TransferEngine implements RecordTaker {
   /** The file of the block that failed; undefined when it was no block of a read or write. */
   #pathOf(pending: Pending, failure: ProgramFailure): string | undefined {
     const descriptor = pending.descriptors[failure.descriptor];
-    if (failure.call === storageCall.none || descriptor === undefined || !('keys' in descriptor))
+    if (failure.call === failedCall.none || descriptor === undefined || !('keys' in descriptor))
       return undefined;
     return this.handle.blockPath(descriptor.keys + failure.block);
   }
@@ -235,7 +236,8 @@ export class TransferEngine implements RecordTaker {
     if (failure === undefined) {
       pending.resolve(result!);
     } else {
-      pending.reject(programError(this.name, failure, this.#pathOf(pending, failure)));
+      const peer = this.#peers[pending.descriptors[failure.descriptor]?.peer ?? none];
+      pending.reject(programError(this.name, failure, { path: this.#pathOf(pending, failure), peer }));
     }
   }
 
@@ -259,6 +261,11 @@ export class TransferEngine implements RecordTaker {
   /** A counter's value now; exact to 2^53. */
   counter(index: number): number {
     return this.#door.counter(index);
+  }
+
+  /** How peers name a counter until it is zeroed again: what comes for it after that is dropped, and counted. */
+  counterHandle(index: number): number {
+    return this.handle.counterHandle(index);
   }
 
   /** Consecutive counters, at zero. */
@@ -302,7 +309,14 @@ export class TransferEngine implements RecordTaker {
 
   /** A peer by its name on the transport. @throws PEER_LOST */
   connect(peer: string): number {
-    return callNative(() => this.handle.connect(peer));
+    const id = callNative(() => this.handle.connect(peer));
+    this.namePeer(id, `'${peer}' on the loopback transport`);
+    return id;
+  }
+
+  /** How errors name a peer of another transport: its name, transport and device. */
+  namePeer(id: number, name: string): void {
+    this.#peers[id] = name;
   }
 
   /**

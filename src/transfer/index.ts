@@ -10,7 +10,7 @@ export type {
 export { TransferEngine, type Program, type ProgramResult, type TransferEngineOptions } from './engine.js';
 export { ProgramError } from './program-error.js';
 export { RangeAllocator } from './range-allocator.js';
-export { defaultRuntime, Runtime, type RuntimeOptions } from './runtime.js';
+export { defaultRuntime, Runtime, type RecordTaker, type RuntimeOptions } from './runtime.js';
 export {
   SharedDoor,
   type OfferedMemory,

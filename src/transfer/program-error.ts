@@ -1,7 +1,8 @@
 /** Why a program failed, as an error with its code, and the range that failed. */
 import { getSystemErrorName } from 'node:util';
+import { native } from '../binding/index.js';
 import { DualPathError, type ErrorCode } from '../errors/index.js';
-import { none, op, programStatus, storageCall } from './abi.js';
+import { none, op, programStatus, failedCall } from './abi.js';
 
 export interface ProgramFailure {
   readonly status: number;
@@ -11,9 +12,9 @@ export interface ProgramFailure {
   /** First failing position in the descriptor's list; all before it arrived. `none` when not known. */
   readonly block: number;
   readonly errno: number;
-  /** The call on the block's file that failed, or storageCall.none. */
+  /** What failed, or failedCall.none. */
   readonly call: number;
-  /** Bytes of the file moved before, and to be moved in all. */
+  /** Of a block's file: bytes moved before, and to be moved in all. Of RDMA: ibv_wc_status, queue pair. */
   readonly offsetBytes: number;
   readonly bytes: number;
 }
@@ -24,7 +25,7 @@ export const noFailure: ProgramFailure = {
   descriptor: none,
   block: none,
   errno: 0,
-  call: storageCall.none,
+  call: failedCall.none,
   offsetBytes: 0,
   bytes: 0,
 };
@@ -43,7 +44,7 @@ const remedies: Readonly<Record<number, string>> = {
   30: 'make its file system writable again, or use another directory', // EROFS
 };
 const opNames = Object.entries(op).map(([name]) => name);
-const callNames = Object.entries(storageCall).map(([name]) => name);
+const callNames = Object.entries(failedCall).map(([name]) => name);
 
 export class ProgramError extends DualPathError {
   /** Position in the list of the first block that failed; undefined when no block did. */
@@ -72,8 +73,19 @@ const codes: Record<number, readonly [ErrorCode, string]> = {
   [programStatus.closed]: ['CLOSED', 'ended with its engine'],
 };
 
-/** @param path the file of the block that failed, when one did */
-export function programError(engine: string, failure: ProgramFailure, path?: string): ProgramError {
+/** What a failure was about, where it was about one of these. */
+export interface FailureSubject {
+  /** The file of the block that failed. */
+  readonly path?: string | undefined;
+  /** The peer, its transport and device, as reports name them. */
+  readonly peer?: string | undefined;
+}
+
+export function programError(
+  engine: string,
+  failure: ProgramFailure,
+  { path, peer }: FailureSubject = {},
+): ProgramError {
   const [code, what] = codes[failure.status] ?? ['INTERNAL', `ended with status ${failure.status}`];
   const where =
     failure.descriptor === none ? '' : ` (descriptor ${failure.descriptor}, ${opNames[failure.op]})`;
@@ -82,15 +94,25 @@ export function programError(engine: string, failure: ProgramFailure, path?: str
     path === undefined
       ? ''
       : `: ${callNames[failure.call]} of ${path} at byte ${failure.offsetBytes} of ${failure.bytes}`;
+  const lost = code === 'PEER_LOST' ? peerFailure(failure, peer) : '';
   const errno = failure.errno === 0 ? '' : `, errno ${failure.errno} (${errnoName(failure.errno)})`;
   const ofStorage = code === 'STORAGE_IO';
   const remedy = ofStorage && failure.errno in remedies ? `; ${remedies[failure.errno]}` : '';
   return new ProgramError(
     ofStorage && failure.errno in full ? 'NO_SPACE' : code,
-    `a program of engine '${engine}' ${what}${where}${block}${file}${errno}${remedy}`,
+    `a program of engine '${engine}' ${what}${where}${block}${file}${lost}${errno}${remedy}`,
     failure,
     path,
   );
+}
+
+function peerFailure(failure: ProgramFailure, peer: string | undefined): string {
+  const who = peer === undefined ? '' : `: ${peer}`;
+  if (failure.call !== failedCall.rdma) return who;
+  if (failure.bytes === 0) return `${who}: there is no connection in its traffic class`;
+  const status =
+    failure.offsetBytes === 0 ? 'the connection was closed' : native().workStatusText(failure.offsetBytes);
+  return `${who}: ${failure.errno === 0 ? status : 'posting was refused'}, queue pair ${failure.bytes}`;
 }
 
 /** libuv does not know them all. */

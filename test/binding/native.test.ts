@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { callNative, fromNative, native } from '../../src/binding/index.js';
 import { DualPathError } from '../../src/errors/index.js';
+import { portArbitration } from '../../src/rdma/index.js';
 import { errorOf } from '../transfer/support.js';
 import { scratchDirectory } from '../traffic/support.js';
 
@@ -85,5 +86,25 @@ describe('errors', () => {
       /link 'one link' has 1000 B\/s already, 2000 asked/,
     );
     expect(link.statistics()).toEqual({ bytes: 0, operations: 0, busyNs: 0 });
+  });
+
+  it('one NIC has one rate, one set of tables, and lanes that send', () => {
+    const { NicLink } = native();
+    const arbitration = portArbitration();
+    const open =
+      (options: object): (() => unknown) =>
+      () =>
+        callNative(() => new NicLink({ name: 'one nic', bytesPerS: 1000, ...options }));
+    const link = open({ arbitration })();
+    expect(open({})()).not.toBe(link);
+    expect(open({ bytesPerS: 2000 })).toThrow(/link 'one nic' has 1000 B\/s already, 2000 asked/);
+    expect(open({ arbitration: { ...arbitration, highLimit: 1 } })).toThrow(/has other arbitration tables/);
+    const lanes = { inference: 1, kv: 9, control: 3 };
+    expect(open({ name: 'mute', arbitration: { ...arbitration, lanes } })).toThrow(
+      /link 'mute': traffic class kv has virtual lane 9, to which neither table gives any weight/,
+    );
+    expect(open({ arbitration: { ...arbitration, high: [{ lane: -1 }] } })).toThrow(/lane: a whole number/);
+    expect(open({ arbitration: { ...arbitration, low: 7 } })).toThrow(/low: an array/);
+    expect(open({ arbitration: 7 })).toThrow(/options: an object/);
   });
 });

@@ -31,6 +31,7 @@ beforeAll(() => {
   objects = {
     arena: new addon.Arena({ name: 'objects', bytes: 4096, lock: 'none' }),
     link: new addon.RateLink({ name: 'objects', bytesPerS: 0 }),
+    nicLink: new addon.NicLink({ name: 'objects', bytesPerS: 0 }),
     store: BlockStore.open({ path, layout }).handle,
     runtime,
     engine,
@@ -64,7 +65,7 @@ const takers: [what: string, kind: string, take: (value: never) => unknown][] = 
   ['DoorServer', 'engine', (engine) => new (native().DoorServer)({ engine, path: 'nowhere/x' })],
   ['Engine', 'runtime', (runtime) => new (native().Engine)({ runtime, name: 'x' })],
   ['Engine', 'store', (store) => engineWith({ store })],
-  ['Engine', 'link', (nicEgress) => engineWith({ nicEgress })],
+  ['Engine', 'nicLink', (nicEgress) => engineWith({ nicEgress })],
   ['Engine', 'link', (storageRead) => engineWith({ storageRead })],
 ];
 

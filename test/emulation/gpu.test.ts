@@ -210,7 +210,7 @@ describe('the JavaScript thread', () => {
   // DMA of a layer, compute of a layer, for 40 layers of 3 ms: JavaScript is between none of them.
   async function longestGap(blockMs: number): Promise<{ gapUs: number; layers: number }> {
     const runtime = openRuntime();
-    const nicEgress = new (native().RateLink)({ name: `blocked/${blockMs}`, bytesPerS: 256_000 });
+    const nicEgress = new (native().NicLink)({ name: `blocked/${blockMs}`, bytesPerS: 256_000 });
     const engine = openEngine({ runtime, nicEgress });
     for (let i = 0; i < 2; i++) engine.addGeometry(plainMemory(2).geometry);
     engine.setSlots(0, [0, 1]);

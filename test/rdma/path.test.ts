@@ -26,7 +26,9 @@ const hello: PathHello = {
 describe('trafficClasses', () => {
   it('fills in the defaults', () => {
     expect(trafficClasses()).toEqual(defaultTrafficClasses);
-    expect(trafficClasses({ kv: { dscp: 8 } }).kv).toEqual({ serviceLevel: 2, dscp: 8 });
+    expect(trafficClasses({ kv: { dscp: 8 } }).kv).toEqual({
+      ...{ serviceLevel: 2, virtualLane: 2, dscp: 8 },
+    });
   });
 
   it.each([
@@ -41,7 +43,7 @@ describe('trafficClasses', () => {
   });
 
   it('is the SL on InfiniBand and DSCP << 2 on RoCE', () => {
-    const kv = { serviceLevel: 4, dscp: 26 };
+    const kv = { serviceLevel: 4, virtualLane: 4, dscp: 26 };
     expect(addressFields(kv, 'infiniband')).toEqual({ serviceLevel: 4, trafficClass: 0 });
     expect(addressFields(kv, 'ethernet')).toEqual({ serviceLevel: 0, trafficClass: 104 });
   });
@@ -56,7 +58,7 @@ describe('agreePath', () => {
       serviceLevel: 0,
       trafficClass: 40,
       timeout: 17,
-      retryCount: 7,
+      retryCount: 6,
       rnrRetry: 6,
     });
     expect(agreePath(peer, hello, defaultTrafficClasses).mtuBytes).toBe(1024);

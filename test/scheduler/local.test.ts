@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { DualPathError } from '../../src/errors/index.js';
 import {
   LocalScheduler,
   type AdmissionOptions,
@@ -179,5 +180,70 @@ describe('LocalScheduler', () => {
     await expect(scheduler.fetch(PE, [])).rejects.toMatchObject({ code: 'CLOSED' });
     scheduler.complete('a', 'request');
     expect([...scheduler.engines()].every(({ bufferBlocks }) => bufferBlocks === 0)).toBe(true);
+  });
+
+  describe('with retries', () => {
+    function retrying(changes: Partial<AdmissionOptions> = {}): {
+      scheduler: LocalScheduler;
+      failures: RequestFailure[];
+      retries: RequestFailure[];
+    } {
+      const failures: RequestFailure[] = [];
+      const retries: RequestFailure[] = [];
+      const scheduler = new LocalScheduler(
+        optionsOf(changes),
+        (failure) => failures.push(failure),
+        (failure) => retries.push(failure),
+      );
+      return { scheduler, failures, retries };
+    }
+    const lost = new DualPathError('PEER_LOST', 'the connection broke');
+
+    it.each(['prefill', 'shorter-queue', 'round-robin'] as const)(
+      'tries a request again, once, on the other side (%s)',
+      async (policy) => {
+        const { scheduler, failures, retries } = retrying({ policy });
+        await scheduler.submit(requestOf('a', 3, 2));
+        const [first] = await scheduler.fetch(PE, []);
+        scheduler.fail('a', lost, first!.admission);
+        expect(retries).toEqual([{ request: 'a', assignment: first, error: lost }]);
+        const [second] = await scheduler.fetch(PE, []);
+        expect(second!.admission).not.toBe(first!.admission);
+        expect([first!.side, second!.side].sort()).toEqual(['decode', 'prefill']);
+        scheduler.fail('a', lost, first!.admission); // the other engine's word about the first
+        expect(failures).toEqual([]);
+        scheduler.fail('a', lost, second!.admission);
+        expect(failures).toEqual([{ request: 'a', assignment: second, error: lost }]);
+        expect(retries).toHaveLength(1);
+        expect(scheduler.statistics()).toMatchObject({ running: 0, waiting: 0 });
+      },
+    );
+
+    it('does not try again what its user or another fault ended, what waits, or what nobody is left for', async () => {
+      const { scheduler, failures, retries } = retrying();
+      await scheduler.submit(requestOf('a', 3, 2));
+      scheduler.cancel('a');
+      await scheduler.submit(requestOf('b', 3, 2));
+      scheduler.fail('b', new DualPathError('STORAGE_IO', 'a disk'));
+      await scheduler.submit(requestOf('c', 3, 2));
+      scheduler.engineLost('d');
+      expect(failures.map(({ error }) => (error as DualPathError).code)).toEqual([
+        'CANCELLED',
+        'STORAGE_IO',
+        'PEER_LOST',
+      ]);
+      expect(retries).toEqual([]);
+    });
+
+    it('tries the requests of a lost engine again on the others', async () => {
+      const engines = [engineOf('prefill', 'p'), engineOf('decode', 'd'), engineOf('decode', 'e')];
+      const { scheduler, failures, retries } = retrying({ engines });
+      await scheduler.submit(requestOf('a', 3, 2));
+      const [first] = await scheduler.fetch(PE, []);
+      scheduler.engineLost(first!.decodeEngine);
+      const [second] = await scheduler.fetch(PE, []);
+      expect(new Set([first!.decodeEngine, second!.decodeEngine])).toEqual(new Set(['d', 'e']));
+      expect([failures.length, retries.length]).toEqual([0, 1]);
+    });
   });
 });

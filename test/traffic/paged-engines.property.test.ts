@@ -148,7 +148,7 @@ describe('programs of an engine on its own pages', () => {
     const pages = new PagedEngine('nhd', 8, 4);
     const memory = new PagedEngine('nhd', 8, 4);
     const send = {
-      ...{ op: 'send' as const, peer: here!.peer(there!.name), layers: attention.layers },
+      ...{ op: 'send' as const, peer: await here!.peer(there!.name), layers: attention.layers },
       ...{ from: here!.adopt(pages.geometry), fromSlots: 0, toSlots: 0 },
       ...{ blocks: 1, firstBlock: 0, tokenBegin: 0, tokenEnd: 8 },
     };

@@ -43,7 +43,7 @@ describe('constants', () => {
     ['dp_descriptor_flags', 'DP_FLAG_', abi.flag],
     ['dp_signal_mode', 'DP_SIGNAL_', abi.signalMode],
     ['dp_record_kind', 'DP_RECORD_', abi.recordKind],
-    ['dp_storage_call', 'DP_CALL_', abi.storageCall],
+    ['dp_call', 'DP_CALL_', abi.failedCall],
   ])('enum %s', (name, prefix, values) => {
     expect(spelled(prefix, values)).toEqual(enumerators(name));
   });

@@ -50,7 +50,7 @@ describe('cancel', () => {
   });
 
   it('of one that is moving bytes lets what is under way arrive, and no more', async () => {
-    const link = new (native().RateLink)({ name: 'cancel/egress', bytesPerS: 64_000 });
+    const link = new (native().NicLink)({ name: 'cancel/egress', bytesPerS: 64_000 });
     const engine = openEngine({ nicEgress: link });
     const bytes = fill(engine, 4);
     engine.addGeometry(plainMemory(4).geometry);
@@ -139,7 +139,7 @@ describe('two engines', () => {
   });
 
   it('a peer that has closed is lost, at once or half-way', async () => {
-    const link = new (native().RateLink)({ name: 'lost/egress', bytesPerS: 64_000 });
+    const link = new (native().NicLink)({ name: 'lost/egress', bytesPerS: 64_000 });
     const [a, b] = [openEngine({ nicEgress: link }), openEngine()];
     fill(a, 4);
     fill(b, 4);

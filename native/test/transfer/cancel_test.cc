@@ -18,7 +18,7 @@ class CancelTest : public ::testing::Test {
 
   void reopen(EngineOptions options) {
     engine_.reset();
-    link_ = std::make_shared<RateLink>("egress", 10'000'000);
+    link_ = std::make_shared<NicLink>("egress", 10'000'000);
     options.links.nic_egress = link_;
     options.chunk_bytes = 4 << 10;
     engine_ = std::make_unique<Engine>(*reactor_, "engine", options);
@@ -57,7 +57,7 @@ class CancelTest : public ::testing::Test {
   const Shape shape_ = uniform_shape(40, kTokens, {{1024, 0}});
   std::unique_ptr<Reactor> reactor_ = make_reactor();
   std::unique_ptr<Engine> engine_;
-  std::shared_ptr<RateLink> link_;
+  std::shared_ptr<NicLink> link_;
   uint32_t from_, to_, list_;
 };
 
@@ -156,7 +156,7 @@ TEST_F(CancelTest, WithAStepBegunAndTheLinkTakenByAnother) {
   while (link_->bytes() == 0) usleep(50);
   dp_descriptor blocked = copy();
   blocked.flags = DP_FLAG_EVENT;
-  link_->reserve(3'000'000, now_ns());  // 300 ms: the step begins and gets no turn
+  link_->enqueue(DP_CLASS_KV, 3'000'000, now_ns());  // 300 ms: the step begins and gets no turn
   const uint32_t id = engine_->submit({blocked});
   usleep(2000);
   engine_->cancel(id);

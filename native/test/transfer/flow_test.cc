@@ -25,7 +25,7 @@ enum : uint32_t { kR = 0, kA, kC, kF, kD, kReady, kPersisted };
 class FlowTest : public ::testing::Test {
  protected:
   FlowTest() {
-    const auto network = [](const char* name) { return std::make_shared<RateLink>(name, 400'000'000); };
+    const auto network = [](const char* name) { return std::make_shared<NicLink>(name, 400'000'000); };
     EngineOptions options;
     options.store = dir_.store();
     options.links = {std::make_shared<RateLink>("snic", 100'000'000), nullptr, network("pe out"),

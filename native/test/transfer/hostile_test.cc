@@ -203,7 +203,7 @@ TEST_P(HostileTest, RingsThatAreWrittenOverDoNotOutliveTheirEngine) {
   vandal.join();
   EXPECT_GT(engine_->statistics().door_errors.load(), 0u);
   engine_->close();
-  EXPECT_FALSE(engine_->native().busy());
+  EXPECT_FALSE(engine_->native().busy(now_ns()));
   EXPECT_EQ(peer_->run({describe(DP_OP_NOP)}).status, DP_ERROR_NONE) << "other engines of the reactor go on";
 }
 

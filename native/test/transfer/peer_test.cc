@@ -16,7 +16,7 @@ class PeerTest : public ::testing::Test {
  protected:
   PeerTest() {
     EngineOptions options;
-    options.links.nic_egress = std::make_shared<RateLink>("egress", 10'000'000);
+    options.links.nic_egress = std::make_shared<NicLink>("egress", 10'000'000);
     options.chunk_bytes = 16 << 10;
     sender_ = std::make_unique<Engine>(*reactor_, "sender", options);
     receiver_ = std::make_unique<Engine>(*second_reactor_, "receiver");
@@ -148,7 +148,7 @@ TEST_F(PeerTest, CloseIsNotHeldOffByAStreamOfWriters) {
     writers.emplace_back([&, w] {
       std::unique_ptr<Peer> peer;
       if (!loopback::connect("stream", &peer).ok()) return;
-      const SendPart part{&source, id, slots + w, slots + w, 1, w, 0, {0, kTokens}, 0};
+      const SendPart part{&source, 0, id, slots + w, slots + w, 1, w, 0, {0, kTokens}, 0};
       uint64_t bytes;
       bool first = true;
       while (peer->write(part, &bytes) == PeerResult::kOk) {

@@ -113,4 +113,28 @@ class Pair {
   End a, b;
 };
 
+// A part from a to b, in as many chains as it takes; the bytes posted.
+inline uint64_t carry_out(Pair& pair, const Part& part) {
+  Chain chain(pair.a.queue_pair->chain_options());
+  PartExpander expander;
+  expander.begin(part);
+  Tracked tracked;
+  tracked.begin();
+  uint64_t posted_bytes = 0;
+  for (bool done = false; !done;) {
+    const auto result = expander.expand(chain);
+    EXPECT_NE(result, PartExpander::Result::kOutOfBounds);
+    done = result != PartExpander::Result::kChainFull;
+    posted_bytes += chain.bytes();
+    while (pair.a.queue_pair->post(chain, &tracked.operation) == PostResult::kAgain) {
+      pair.a.completion_queue->poll(8);
+    }
+  }
+  tracked.operation.seal();
+  EXPECT_TRUE(pair.settle());
+  EXPECT_EQ(tracked.ended, 1u);
+  EXPECT_TRUE(tracked.operation.error().ok()) << describe(tracked.operation.error());
+  return posted_bytes;
+}
+
 }  // namespace dualpath::test

@@ -276,7 +276,7 @@ TEST(QueuePairTest, RefusesWhatIsOutOfRange) {
       {"service level (SL) 16: 0 to 15 allowed", [](PathParameters& p) { p.service_level = 16; }},
       {"timeout 14: 17 to 31 allowed", [](PathParameters& p) { p.timeout = 14; }},
       {"rnr_retry 7: 1 to 6 allowed: 7 would mean for ever", [](PathParameters& p) { p.rnr_retry = 7; }},
-      {"retry_count 8: 0 to 7 allowed", [](PathParameters& p) { p.retry_count = 8; }},
+      {"retry_count 7: 0 to 6 allowed", [](PathParameters& p) { p.retry_count = 7; }},
       {"path MTU 1500: 256, 512, 1024, 2048 or 4096", [](PathParameters& p) { p.mtu_bytes = 1500; }},
   };
   for (const Case& wrong : cases) {

@@ -120,6 +120,7 @@ int StubFabric::modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) {
     case IBV_QPS_ERR:
       if (qp->state == IBV_QPS_RESET) return EINVAL;
       fail_queue_pair(mine);
+      work_.notify_one();
       return 0;
     default:
       break;

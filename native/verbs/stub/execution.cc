@@ -258,6 +258,7 @@ bool StubFabric::turn(StubQp& qp) {
 }
 
 void StubFabric::advance() {
+  if (paused_) return;
   if (!options_.shuffled) {
     bool moved = true;
     while (moved) {

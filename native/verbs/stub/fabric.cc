@@ -49,9 +49,17 @@ StubFabric::StubFabric(const StubOptions& options)
     device->port.gids = gids_of(static_cast<uint8_t>(i));
     devices_.push_back(std::move(device));
   }
+  if (options.own_thread) thread_ = std::thread([this] { work(); });
 }
 
-StubFabric::~StubFabric() = default;
+StubFabric::~StubFabric() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  work_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
 
 ibv_device** StubFabric::get_device_list(int* count) {
   auto** list = new ibv_device*[devices_.size() + 1]();
@@ -162,7 +170,9 @@ ibv_mr* StubFabric::reg_mr(ibv_pd* pd, void* address, size_t bytes, int access) 
   auto mr = std::make_unique<StubMr>();
   mr->base.addr = address;
   mr->iova = reinterpret_cast<uint64_t>(address);
-  mr->memory = static_cast<std::byte*>(address);
+  void* const device_memory =
+      options_.peer_memory == nullptr ? nullptr : options_.peer_memory(address, bytes);
+  mr->memory = static_cast<std::byte*>(device_memory == nullptr ? address : device_memory);
   mr->access = access;
   return add_mr(pd, std::move(mr), bytes);
 }
@@ -170,15 +180,15 @@ ibv_mr* StubFabric::reg_mr(ibv_pd* pd, void* address, size_t bytes, int access) 
 // A memfd stands in for a dma-buf.
 ibv_mr* StubFabric::reg_dmabuf_mr(ibv_pd* pd, uint64_t offset, size_t bytes, uint64_t iova, int fd,
                                   int access) {
-  void* const memory =
-      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(offset));
+  void* const memory = mmap(nullptr, offset + bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (memory == MAP_FAILED) return nullptr;
   std::lock_guard lock(mutex_);
   auto mr = std::make_unique<StubMr>();
   mr->iova = iova;
-  mr->memory = static_cast<std::byte*>(memory);
+  mr->memory = static_cast<std::byte*>(memory) + offset;
   mr->access = access;
-  mr->mapped = true;
+  mr->mapping = memory;
+  mr->mapping_bytes = offset + bytes;
   return add_mr(pd, std::move(mr), bytes);
 }
 
@@ -188,7 +198,7 @@ int StubFabric::dereg_mr(ibv_mr* mr) {
   if (found == regions_.end()) return EINVAL;
   locked_bytes_ -= mr->length;
   reinterpret_cast<StubPd*>(mr->pd)->objects--;
-  if (found->second->mapped) munmap(found->second->memory, mr->length);
+  if (found->second->mapping != nullptr) munmap(found->second->mapping, found->second->mapping_bytes);
   regions_.erase(found);
   return 0;
 }
@@ -224,6 +234,7 @@ ibv_cq* StubFabric::create_cq(ibv_context* context, int entries, void* cq_contex
   std::lock_guard lock(mutex_);
   if (channel != nullptr) reinterpret_cast<StubChannel*>(channel)->queues++;
   reinterpret_cast<StubContext*>(context)->objects++;
+  reinterpret_cast<StubContext*>(context)->completion_queues.push_back(cq);
   return &cq->base;
 }
 
@@ -234,6 +245,7 @@ int StubFabric::destroy_cq(ibv_cq* cq) {
   if (mine->queue_pairs != 0 || mine->events != mine->acknowledged) return EBUSY;
   if (cq->channel != nullptr) reinterpret_cast<StubChannel*>(cq->channel)->queues--;
   reinterpret_cast<StubContext*>(cq->context)->objects--;
+  std::erase(reinterpret_cast<StubContext*>(cq->context)->completion_queues, mine);
   delete mine;
   return 0;
 }
@@ -272,18 +284,30 @@ StubCounters StubFabric::counters() {
   return counters_;
 }
 
-void StubFabric::set_link(uint32_t device, bool up) {
+bool StubFabric::set_link(uint32_t device, bool up) {
   std::lock_guard lock(mutex_);
-  StubDevice& changed = *devices_.at(device);
+  if (device >= devices_.size()) return false;
+  StubDevice& changed = *devices_[device];
   changed.port.up = up;
   for (StubContext* context : changed.contexts) {
     raise(*context, up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR, nullptr);
   }
+  return true;
 }
 
 void StubFabric::fail_request(uint32_t qp_num, uint32_t nth, ibv_wc_status status) {
   std::lock_guard lock(mutex_);
   faults_.push_back({qp_num, nth, status});
+}
+
+void StubFabric::fail_completion_queues(uint32_t device) {
+  std::lock_guard lock(mutex_);
+  for (StubContext* context : devices_[device]->contexts) {
+    for (StubCq* cq : context->completion_queues) {
+      cq->failed = true;
+      raise(*context, IBV_EVENT_CQ_ERR, &cq->base);
+    }
+  }
 }
 
 void StubFabric::fail_post(uint32_t nth, int error) {

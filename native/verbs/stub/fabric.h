@@ -11,10 +11,12 @@
 //   - keys, bounds, access flags, protection domains, state changes and path parameters are all checked.
 #pragma once
 #include <atomic>
+#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <random>
 #include <string>
+#include <thread>
 #include <unordered_map>
 #include <vector>
 
@@ -27,6 +29,8 @@ struct StubOptions {
   uint64_t seed = 1;
   uint32_t devices = 2;  // named stub0, stub1, ...
   bool shuffled = true;  // false: every poll runs everything that is posted, in order
+  // Works by itself, too, as long as there is work: for users who sleep until completions come.
+  bool own_thread = false;
   uint64_t memlock_bytes = UINT64_MAX;
   uint32_t max_send_wr = 32768;
   uint32_t max_send_sge = 16;
@@ -34,6 +38,9 @@ struct StubOptions {
   uint32_t max_cq_entries = 32767;
   ibv_mtu active_mtu = IBV_MTU_4096;
   uint8_t link_layer = IBV_LINK_LAYER_ETHERNET;
+  // As nvidia-peermem: where the memory behind a GPU's address lies, nullptr where it is none; nullptr: there
+  // is no such module.
+  void* (*peer_memory)(void* address, size_t bytes) = nullptr;
 };
 
 struct StubCounters {
@@ -52,18 +59,22 @@ class StubFabric final : public Verbs {
  public:
   explicit StubFabric(const StubOptions& options = {});
   ~StubFabric() override;
+  // One of the whole process for each name, as long as somebody holds it; options are those of the first.
+  static std::shared_ptr<StubFabric> named(const std::string& name, const StubOptions& options);
 
   // Tests' side. All may be called from any thread.
   void step();  // lets the devices work for a moment, as polling does
   StubCounters counters();
-  void set_link(uint32_t device, bool up);
+  bool set_link(uint32_t device, bool up);  // false: there is no such device
   // The nth request from now to run on this queue pair (0: any) ends with this status; half its bytes have
   // moved.
   void fail_request(uint32_t qp_num, uint32_t nth, ibv_wc_status status);
   // The nth request from now to be posted is refused with this errno.
   void fail_post(uint32_t nth, int error);
+  void fail_completion_queues(uint32_t device);  // those there are, as an overflow would
   void set_memlock(uint64_t bytes);
-  uint32_t objects();  // alive, over all contexts
+  uint32_t objects();       // alive, over all contexts
+  void pause(bool paused);  // nothing moves and nothing completes meanwhile
 
   const char* provider() const override { return "strict stub (emulated, no RDMA device)"; }
   ibv_device** get_device_list(int* count) override;
@@ -124,6 +135,10 @@ class StubFabric final : public Verbs {
   bool gather(StubQp& qp, const SendEntry& entry, std::byte* to, uint64_t bytes, bool write_back);
   void raise(StubContext& context, ibv_event_type type, void* element);
 
+  // worker.cc
+  bool has_work();
+  void work();
+
   // connecting.cc
   int to_init(StubQp& qp, const ibv_qp_attr& attr, int mask);
   int to_rtr(StubQp& qp, const ibv_qp_attr& attr, int mask);
@@ -146,6 +161,10 @@ class StubFabric final : public Verbs {
   uint32_t post_fault_in_ = 0;
   int post_fault_errno_ = 0;
   StubCounters counters_;
+  bool paused_ = false;
+  bool stopping_ = false;
+  std::condition_variable work_;  // something was posted
+  std::thread thread_;
 };
 
 }  // namespace dualpath::verbs::stub

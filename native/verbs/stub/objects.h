@@ -13,6 +13,7 @@
 
 namespace dualpath::verbs::stub {
 
+struct StubCq;
 struct StubDevice;
 class StubFabric;
 
@@ -21,6 +22,7 @@ struct StubContext {
   StubFabric* fabric = nullptr;
   StubDevice* device = nullptr;
   std::deque<ibv_async_event> events;
+  std::vector<StubCq*> completion_queues;
   uint32_t objects = 0;  // alive on it
 };
 
@@ -34,7 +36,8 @@ struct StubMr {
   uint64_t iova = 0;
   std::byte* memory = nullptr;
   int access = 0;
-  bool mapped = false;  // a dma-buf, mapped by the stub
+  void* mapping = nullptr;  // of a dma-buf, by the stub
+  size_t mapping_bytes = 0;
 };
 
 struct StubQp;

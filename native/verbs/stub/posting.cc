@@ -77,6 +77,7 @@ int StubFabric::post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
   fabric.counters_.most_outstanding =
       std::max(fabric.counters_.most_outstanding, mine.posted - mine.released);
   if (qp->state == IBV_QPS_ERR) fabric.fail_queue_pair(mine);  // flushed at once
+  fabric.work_.notify_one();
   return 0;
 }
 
@@ -100,7 +101,8 @@ int StubFabric::post_recv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
     }
     fabric.counters_.receives++;
   }
-  if (qp->state == IBV_QPS_ERR) fabric.fail_queue_pair(mine);
+  // In the error state nothing comes of it until the state is set again: as with soft-RoCE.
+  fabric.work_.notify_one();
   return 0;
 }
 

@@ -1,0 +1,103 @@
+// Steps of SEND and BUMP that a peer's transport carries: begun and posted here, ended by it.
+#include "transfer/engine.h"
+
+namespace dualpath {
+
+bool TransferEngine::carried(const dp_descriptor& d) const {
+  if (d.op == DP_OP_SEND) return peers_[d.peer]->carries_steps();
+  if (d.op != DP_OP_BUMP) return false;
+  for (const dp_signal& signal : d.signal) {
+    if (signal.counter != DP_NONE && signal.remote != 0) return peers_[d.peer]->carries_steps();
+  }
+  return false;
+}
+
+// Whether it went on. One step of a descriptor is posted at a time, so that they arrive in order.
+bool TransferEngine::turn_carried(Active& active) {
+  if (active.program == nullptr || active.program->record.status != DP_ERROR_NONE) return false;
+  if (!active.step_open && !open_step(active)) return false;
+  if (active.peer_step == nullptr && !begin_carried(active))
+    return active.program->record.status != DP_ERROR_NONE;
+  Peer& peer = *peers_[active.d.peer];
+  bool moved = false;
+  uint32_t block = DP_NONE;
+  PeerFailure failure;
+  const PeerResult result = peer.post(active.peer_step, &moved, &block, &failure);
+  if (result == PeerResult::kAgain) {
+    if (!moved) statistics_.waits_peer.fetch_add(1, std::memory_order_relaxed);
+    return moved;
+  }
+  if (result != PeerResult::kOk) {
+    fail_at_peer(active, failure, block);  // the next turn abandons the step
+    return true;
+  }
+  active.peer_step = nullptr;
+  active.step_open = false;
+  active.next_step++;
+  return true;
+}
+
+bool TransferEngine::begin_carried(Active& active) {
+  const dp_descriptor& d = active.d;
+  const uint16_t step = active.next_step;
+  StepRequest request{this, &active, step, d.traffic_class, {}, {}, 0};
+  if (d.op == DP_OP_SEND) {
+    const auto& from = *endpoint_->geometries().find(d.src_geometry);
+    request.part = {from.get(),
+                    d.src_geometry,
+                    d.dst_geometry,
+                    door().slots() + d.src_list,
+                    door().slots() + d.dst_list,
+                    d.list_count,
+                    d.first_layer + uint32_t{step},
+                    d.first_block,
+                    {d.token_begin, d.token_end},
+                    d.window_end};
+  }
+  for (const dp_signal& signal : d.signal) {
+    if (signal.counter == DP_NONE || signal.remote == 0) continue;
+    const bool ordered = signal.mode == DP_SIGNAL_ORDERED;
+    const uint32_t counter = ordered ? signal.counter : signal.counter + step * signal.counter_step;
+    request.signals[request.signal_count++] = {counter, signal.mode,
+                                               ordered ? signal.value + step + 1 : signal.value};
+  }
+  PeerFailure failure;
+  const PeerResult result = peers_[d.peer]->begin(request, &active.peer_step, &failure);
+  if (result == PeerResult::kOk) return true;
+  if (result == PeerResult::kAgain) {
+    statistics_.waits_peer.fetch_add(1, std::memory_order_relaxed);
+  } else {
+    fail_at_peer(active, failure);
+  }
+  return false;
+}
+
+void TransferEngine::fail_at_peer(Active& active, const PeerFailure& failure, uint32_t block) {
+  dp_record& record = active.program->record;
+  if (record.status != DP_ERROR_NONE) return;
+  const bool lost = failure.result == PeerResult::kLost;
+  fail(*active.program, &active, lost ? DP_ERROR_PEER : DP_ERROR_INVALID, block, failure.sys_errno);
+  if (!lost) return;
+  record.error_call = DP_CALL_RDMA;
+  record.error_offset = failure.status;
+  record.error_bytes = failure.queue_pair;
+}
+
+void TransferEngine::step_ended(void* context, uint16_t step, uint64_t bytes, const PeerFailure& failure) {
+  Active& active = *static_cast<Active*>(context);
+  active.program->record.bytes_moved += bytes;
+  if (active.d.op == DP_OP_SEND) {
+    statistics_.send_bytes.fetch_add(bytes, std::memory_order_relaxed);
+    if (failure.result == PeerResult::kOk) statistics_.send_steps.fetch_add(1, std::memory_order_relaxed);
+  }
+  if (failure.result == PeerResult::kOk && step < active.next_step) {
+    finish_step(active, step);
+    return;
+  }
+  // It failed, or was abandoned; then the program has.
+  if (failure.result != PeerResult::kOk) fail_at_peer(active, failure);
+  active.in_flight--;
+  if (step < active.next_step && (active.d.flags & DP_FLAG_EVENT) != 0) records_owed_--;
+}
+
+}  // namespace dualpath

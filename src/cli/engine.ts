@@ -1,0 +1,175 @@
+import { once } from 'node:events';
+import { hostname, tmpdir } from 'node:os';
+import { Command, Option } from 'commander';
+import type { Address } from '../control/index.js';
+import { blockLayout, loadModel } from '../layout/index.js';
+import { trafficClassNames, type TrafficClass } from '../rdma/index.js';
+import {
+  addControlOptions,
+  controlOptionsOf,
+  listenAddressOf,
+  type ControlFlags,
+} from './control-options.js';
+import {
+  addExamples,
+  addOutputOptions,
+  contextOf,
+  nonNegativeInteger,
+  positiveInteger,
+  sizeBytes,
+} from './support.js';
+
+interface EngineFlags extends ControlFlags {
+  role: 'prefill' | 'decode';
+  name?: string;
+  listen: Address;
+  model: string;
+  blockSize: number;
+  store: string;
+  memoryLimit: number;
+  device?: string;
+  port?: number;
+  gidIndex?: number;
+  sharePort?: boolean;
+  inferenceDscp?: number;
+  kvDscp?: number;
+  controlDscp?: number;
+  inferenceSl?: number;
+  kvSl?: number;
+  controlSl?: number;
+}
+
+/** `dualpath engine`: an engine process that a replay on this or another host drives. */
+export function engineCommand(): Command {
+  const engine = new Command('engine')
+    .description(
+      'run a prefill or decode engine that a replay drives (HBM and GPU are emulated, RDMA is real)',
+    )
+    .addOption(
+      new Option('--role <role>', 'prefill or decode').choices(['prefill', 'decode']).makeOptionMandatory(),
+    )
+    .option('--name <name>', 'unique among the engines (default: role, host and process)')
+    .option(
+      '--listen <address>',
+      'where drivers and other engines reach it, host:port (default: 127.0.0.1:0, any port)',
+      listenAddressOf,
+      { host: '127.0.0.1', port: 0 },
+    )
+    .option('--model <name>', 'preset, or a JSON file with a model', 'demo')
+    .option('--block-size <tokens>', 'tokens of a block', positiveInteger, 64)
+    .option('--store <directory>', 'holds the stores that replays make; shared by all hosts', tmpdir())
+    .option('--memory-limit <size>', 'most that a replay may ask for (default: 4GiB)', sizeBytes, 4 * 2 ** 30)
+    .option('--device <name>', 'RDMA device (default: the first with an active port)')
+    .option('--port <number>', 'its port (default: the first active one)', positiveInteger)
+    .option(
+      '--gid-index <index>',
+      'GID (default: by rank, the next where one does not work)',
+      nonNegativeInteger,
+    )
+    .option('--share-port', 'other engines of this host may use the same port');
+  for (const name of trafficClassNames) {
+    engine
+      .option(`--${name}-dscp <value>`, `DSCP of class ${name} on RoCE`, nonNegativeInteger)
+      .option(`--${name}-sl <value>`, `service level of class ${name} on InfiniBand`, nonNegativeInteger);
+  }
+  addControlOptions(engine);
+  addOutputOptions(engine);
+  engine.addHelpText(
+    'after',
+    '\nRuns until SIGINT or SIGTERM; then prints what it did. Without RDMA it exits with RDMA_UNAVAILABLE and the reason.',
+  );
+  addExamples(
+    engine,
+    'dualpath engine --role prefill --listen 10.0.0.1:7001 --token-file token --store /mnt/kv',
+    'dualpath engine --role decode --listen 10.0.0.2:7001 --token-file token --store /mnt/kv --device mlx5_0',
+  );
+  return engine.action(runEngine);
+}
+
+function classesOf(flags: EngineFlags): Record<string, Partial<TrafficClass>> {
+  const all = flags as unknown as Record<string, number | undefined>;
+  return Object.fromEntries(
+    trafficClassNames.map((name) => {
+      const [dscp, serviceLevel] = [all[`${name}Dscp`], all[`${name}Sl`]];
+      return [
+        name,
+        { ...(dscp === undefined ? {} : { dscp }), ...(serviceLevel === undefined ? {} : { serviceLevel }) },
+      ];
+    }),
+  );
+}
+
+/** By SIGINT, or by SIGTERM as services are stopped. */
+async function stopped(interrupted: AbortSignal): Promise<void> {
+  const terminated = new AbortController();
+  const onTerm = (): void => terminated.abort();
+  process.on('SIGTERM', onTerm);
+  const stop = AbortSignal.any([interrupted, terminated.signal]);
+  if (!stop.aborted) await once(stop, 'abort');
+  process.off('SIGTERM', onTerm);
+}
+
+async function runEngine(flags: EngineFlags, command: Command): Promise<void> {
+  const context = contextOf(command);
+  const [
+    { ControlNode, addressText },
+    { EngineHost },
+    { findRdmaPlace, PathExchange, rdmaTransport, trafficClasses },
+  ] = await Promise.all([
+    import('../control/index.js'),
+    import('../hosts/index.js'),
+    import('../rdma/index.js'),
+  ]);
+  const layout = blockLayout(loadModel(flags.model), { blockTokens: flags.blockSize });
+  const classes = classesOf(flags);
+  trafficClasses(classes); // what is wrong with them is said before anything is opened
+  const place = findRdmaPlace({
+    ...(flags.device === undefined ? {} : { device: flags.device }),
+    ...(flags.port === undefined ? {} : { port: flags.port }),
+    ...(flags.gidIndex === undefined ? {} : { gidIndex: flags.gidIndex }),
+  });
+  const name = flags.name ?? `${flags.role}-${hostname()}-${process.pid}`;
+  const { identity } = layout;
+  const node = await ControlNode.open({ name, identity, listen: flags.listen, ...controlOptionsOf(flags) });
+  const host = new EngineHost({
+    role: flags.role,
+    layout,
+    storeFolder: flags.store,
+    memoryLimitBytes: flags.memoryLimit,
+    node,
+    device: `${place.device}/${place.port}`,
+    transport: rdmaTransport({
+      ...{ place, name, identity, classes },
+      exchange: new PathExchange(node),
+      exclusive: flags.sharePort !== true,
+    }),
+    note: (text) => context.note(`${name}: ${text}`),
+  });
+  try {
+    const listens = addressText(node.address!);
+    context.note(
+      `${name}: ${flags.role} engine on ${listens}, model ${layout.model.name}, RDMA device ${place.device} port ` +
+        `${place.port}, GID index ${place.gidIndexes.join(', then ') || 'none'}; HBM and GPU are emulated`,
+    );
+    await stopped(context.signal);
+    await host.close();
+    const document = {
+      ...{ name, role: flags.role, listen: listens, model: layout.model.name, device: place.device },
+      ...{
+        port: place.port,
+        gidIndexes: place.gidIndexes,
+        hbm: 'emulated',
+        gpu: 'emulated',
+        ...host.statistics,
+      },
+    };
+    context.result(
+      document,
+      () => `${name}: ${host.statistics.runs} runs, ${host.statistics.verifiedBytes} bytes verified`,
+    );
+    if (host.statistics.mismatchedBytes > 0) context.fail();
+  } finally {
+    await host.close();
+    await node.close();
+  }
+}

@@ -1,0 +1,3 @@
+/** Engines in processes of their own, on one host or several, and how a replay drives them. */
+export { EngineHost, type EngineHostOptions } from './engine-host.js';
+export { findEngines, RemoteEngines, type RemoteEngine, type RemoteSettings } from './remote-cluster.js';

@@ -1,0 +1,71 @@
+/** What engines of several processes counted, as one cluster's. */
+import type { ClusterTotals, NodeTraffic } from '../replay/index.js';
+import type { EngineTotals } from './protocol.js';
+
+interface Counted {
+  readonly engine: string;
+  readonly node: string;
+  readonly role: 'prefill' | 'decode';
+  readonly totals: EngineTotals;
+}
+
+export function mergeTotals(all: readonly Counted[]): ClusterTotals {
+  const of = (role: Counted['role']): EngineTotals['gpu'][] =>
+    all.filter((one) => one.role === role).map(({ totals }) => totals.gpu);
+  const sum = (count: (totals: EngineTotals) => number): number =>
+    all.reduce((total, { totals }) => total + count(totals), 0);
+  const transports = all.map(({ totals }) => totals.transport);
+  return {
+    carriedBy: {
+      transport: transports.every(({ transport }) => transport === 'verbs') ? 'verbs' : 'loopback',
+      device: all
+        .map(({ engine, totals: { transport } }) => `${engine}: ${transport.device ?? 'emulated-hbm'}`)
+        .join(', '),
+      trafficClass: transports[0]?.trafficClass ?? null,
+      connections: sum(({ transport }) => transport.connections),
+      rebuilt: sum(({ transport }) => transport.rebuilt),
+      longestOutageMs: Math.max(0, ...transports.map(({ longestOutageMs }) => longestOutageMs)),
+    },
+    canaries: {
+      checkedBytes: sum(({ canaries }) => canaries.checkedBytes),
+      mismatchedBytes: sum(({ canaries }) => canaries.mismatchedBytes),
+    },
+    enginesCpuS: sum(({ cpuS }) => cpuS),
+    nodes: all.map((one) => nodeOf(one, all)),
+    prefillGpu: gpuOf(of('prefill')),
+    decodeGpu: gpuOf(of('decode')),
+    lostBlocks: sum(({ lostBlocks }) => lostBlocks),
+    failedPrograms: sum(({ failedPrograms }) => failedPrograms),
+    directIo: all.every(({ totals }) => totals.directIo),
+    storageIo: all.every(({ totals }) => totals.storageIo === 'io_uring') ? 'io_uring' : 'thread_pool',
+  };
+}
+
+function nodeOf({ engine, node, totals }: Counted, all: readonly Counted[]): NodeTraffic {
+  const received = all
+    .flatMap((one) => one.totals.transport.sentBytesTo)
+    .filter(({ peer }) => peer === engine)
+    .reduce((bytes, to) => bytes + to.bytes, 0);
+  return {
+    node,
+    storageReadBytes: totals.storageReadBytes,
+    storageWriteBytes: totals.storageWriteBytes,
+    storageReadBusyS: totals.storageReadBusyS,
+    computeEgressBytes: totals.transport.sentBytes,
+    computeIngressBytes: received,
+  };
+}
+
+function gpuOf(all: readonly EngineTotals['gpu'][]): ClusterTotals['prefillGpu'] {
+  const sum = (of: (gpu: EngineTotals['gpu']) => number): number =>
+    all.reduce((total, gpu) => total + of(gpu), 0);
+  const kernels = sum((gpu) => gpu.kernels);
+  return {
+    kernels,
+    checkedBytes: sum((gpu) => gpu.checkedBytes),
+    mismatchedBytes: sum((gpu) => gpu.mismatchedBytes),
+    overruns: sum((gpu) => gpu.overruns),
+    latenessMeanUs: kernels === 0 ? 0 : sum((gpu) => gpu.latenessMeanUs * gpu.kernels) / kernels,
+    latenessMaxUs: Math.max(0, ...all.map((gpu) => gpu.latenessMaxUs)),
+  };
+}
