@@ -81,8 +81,10 @@ function scaled(turns: readonly TurnLengths[], scale: DataSetScale, maxTokens: n
   const result: TurnLengths[] = [];
   let total = 0;
   for (const turn of turns) {
-    const append = Math.max(1, Math.round(turn.append * scale.append));
     const output = Math.max(1, Math.round(turn.output * scale.output));
+    const wanted = Math.max(1, Math.round(turn.append * scale.append));
+    // A first turn beyond the limit alone is cut to it.
+    const append = result.length > 0 ? wanted : Math.max(1, Math.min(wanted, maxTokens - output));
     total += append + output;
     if (total > maxTokens && result.length > 0) break;
     result.push({ append, output });
