@@ -95,6 +95,7 @@ export function settingsOf(plan: Deployment, workload: SimulatedWorkload): Clust
     alphaS: takenConstants.alphaS,
     betaTokens: betaTokensOf(prefillTime, workload),
     hitTokenWeight: 1,
+    slackSPerToken: 0,
     seed: plan.seed,
   };
 }

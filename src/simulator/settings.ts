@@ -35,6 +35,8 @@ export interface ClusterSettings {
   readonly alphaS: number;
   readonly betaTokens: number;
   readonly hitTokenWeight: number;
+  /** Above 0: the tail policy, requests by arrival and so much slack a computed token. */
+  readonly slackSPerToken: number;
   readonly seed: number;
 }
 

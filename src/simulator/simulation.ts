@@ -326,5 +326,8 @@ function schedulerOf(settings: ClusterSettings, engines: readonly EngineCapacity
     alphaS,
     betaTokens,
     hitTokenWeight,
+    ...(settings.slackSPerToken > 0
+      ? { order: 'slack' as const, slackSPerToken: settings.slackSPerToken }
+      : {}),
   });
 }

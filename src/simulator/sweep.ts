@@ -36,10 +36,84 @@ export function runSweepTask(task: SweepTask): RunResult {
   return simulate(settings, workload, task.arrivals, task.stop);
 }
 
+/** How many agents a second a cluster serves within its objectives: found by bisection. */
+export interface CapacityTask extends Omit<SweepTask, 'arrivals' | 'stop'> {
+  readonly objectives: Objectives;
+  /** Searched between these, agents a second. */
+  readonly lowAps: number;
+  readonly highAps: number;
+  readonly toleranceAps: number;
+  /** Of each run; the first third is not measured. */
+  readonly horizonS: number;
+}
+
+export interface Objectives {
+  /** On the means of the measured time, as in the paper. */
+  readonly ttftS: number;
+  readonly tpotS: number;
+}
+
+export interface Capacity {
+  readonly aps: number;
+  /** At that rate. */
+  readonly run: RunResult | undefined;
+  /** The bounds of the search are not good enough: even the lowest rate fails, or the highest does not. */
+  readonly isBound: boolean;
+}
+
+export function runCapacityTask(task: CapacityTask): Capacity {
+  const { objectives, horizonS, toleranceAps } = task;
+  const warmupS = horizonS / 3;
+  const overloadTtftS = 4 * objectives.ttftS;
+  const at = (agentsPerS: number): RunResult =>
+    runSweepTask({
+      ...task,
+      arrivals: { kind: 'poisson', agentsPerS, untilS: horizonS },
+      stop: { maxVirtualS: horizonS, warmupS, overloadTtftS },
+    });
+  let low = task.lowAps;
+  let high = task.highAps;
+  let best: RunResult | undefined;
+  while (high - low > toleranceAps) {
+    const middle = (low + high) / 2;
+    const run = at(middle);
+    if (meets(run, objectives)) {
+      low = middle;
+      best = run;
+    } else {
+      high = middle;
+    }
+  }
+  return { aps: (low + high) / 2, run: best, isBound: low === task.lowAps || high === task.highAps };
+}
+
+export function meets({ ending, ttftS, tpotMeanS }: RunResult, objectives: Objectives): boolean {
+  return ending !== 'overloaded' && ttftS.mean <= objectives.ttftS && tpotMeanS <= objectives.tpotS;
+}
+
+export type AnyTask = ({ readonly kind: 'run' } & SweepTask) | ({ readonly kind: 'capacity' } & CapacityTask);
+
+export function runAnyTask(task: AnyTask): RunResult | Capacity {
+  return task.kind === 'run' ? runSweepTask(task) : runCapacityTask(task);
+}
+
 /** Independent runs on threads; undefined where the signal came first. */
-export function sweep(tasks: readonly SweepTask[], options: TaskOptions): Promise<(RunResult | undefined)[]> {
-  const worker = new URL('./worker.js', import.meta.url);
-  return runTasks({ worker, run: runSweepTask }, tasks, options);
+export async function sweep(
+  tasks: readonly SweepTask[],
+  options: TaskOptions,
+): Promise<(RunResult | undefined)[]> {
+  const results = await sweepAny(
+    tasks.map((task) => ({ kind: 'run', ...task })),
+    options,
+  );
+  return results as (RunResult | undefined)[];
+}
+
+export function sweepAny(
+  tasks: readonly AnyTask[],
+  options: TaskOptions,
+): Promise<(RunResult | Capacity | undefined)[]> {
+  return runTasks({ worker: new URL('./worker.js', import.meta.url), run: runAnyTask }, tasks, options);
 }
 
 export function isDataSet(name: string): name is DataSetName {
