@@ -5,6 +5,7 @@ import { lookupCommand } from './bench-lookup.js';
 import { balanceCommand, tailCommand } from './bench-model.js';
 import { routerCommand } from './bench-router.js';
 import { schedulerCommand } from './bench-scheduler.js';
+import { simulatorCommand } from './bench-simulator.js';
 import { storageCommand } from './bench-storage.js';
 import { addExamples, addOutputOptions, contextOf } from './support.js';
 
@@ -20,7 +21,8 @@ export function benchCommand(): Command {
     .addCommand(schedulerCommand())
     .addCommand(balanceCommand())
     .addCommand(tailCommand())
-    .addCommand(routerCommand());
+    .addCommand(routerCommand())
+    .addCommand(simulatorCommand());
 }
 
 function ringCommand(): Command {

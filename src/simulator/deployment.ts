@@ -172,13 +172,18 @@ function decodeTimeOf({
   };
 }
 
-/** beta: prompt tokens, hits included as in the paper, that an engine gets through in 5 s of full batches. */
-function betaTokensOf(time: LinearTimeCoefficients, workload: SimulatedWorkload): number {
+/** Prefill time of a mean request in full batches, on one engine. */
+export function requestSecondsOf(time: LinearTimeCoefficients, workload: SimulatedWorkload): number {
   const { promptTokens, newTokens } = meansOf(workload);
   const attentionS = newTokens * (time.perAttentionTokenS + time.perAttentionPairS * promptTokens);
   const batch = Math.max(1, takenConstants.quotaS / attentionS);
-  const requestS = time.baseS / batch + newTokens * time.perNewTokenS + attentionS;
-  return Math.ceil((takenConstants.betaS / requestS) * promptTokens);
+  return time.baseS / batch + newTokens * time.perNewTokenS + attentionS;
+}
+
+/** beta: prompt tokens, hits included as in the paper, that an engine gets through in 5 s of full batches. */
+function betaTokensOf(time: LinearTimeCoefficients, workload: SimulatedWorkload): number {
+  const { promptTokens } = meansOf(workload);
+  return Math.ceil((takenConstants.betaS / requestSecondsOf(time, workload)) * promptTokens);
 }
 
 function freeHbmBytes({ hardware, model }: Deployment, role: string, engines: number): number {
