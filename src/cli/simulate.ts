@@ -13,6 +13,7 @@ import {
   type ClusterFlags,
   type DataFlags,
 } from './simulator-options.js';
+import { checkCommand } from './simulate-check.js';
 import {
   addExamples,
   addOutputOptions,
@@ -32,7 +33,7 @@ export function simulateCommand(): Command {
     'dualpath simulate paper --quick --report paper.html',
     'dualpath simulate run 64k --prefill 2 --decode 4 --agents 1024',
   );
-  return simulate.addCommand(paperCommand()).addCommand(runCommand());
+  return simulate.addCommand(paperCommand()).addCommand(runCommand()).addCommand(checkCommand());
 }
 
 interface PaperFlags {

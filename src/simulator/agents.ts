@@ -13,6 +13,8 @@ export interface Agent {
   submittedS: number;
   firstTokenS: number;
   joinedS: number;
+  /** When all of its new blocks so far are stored. */
+  storedS: number;
   cachedTokens: number;
   remainingTokens: number;
   contextTokens: number;
@@ -52,15 +54,15 @@ export class AgentPool {
 
   /** The agent whose time has come. */
   arrive(): Agent {
-    const { scripts } = this.#workload;
-    const script = scripts[this.#come % scripts.length]!;
+    const { script, turn } = this.#place();
     const slot = this.#free.pop() ?? this.agents.length;
     if (slot === this.agents.length) this.agents.push(newAgent(slot, script));
     const agent = this.agents[slot]!;
     agent.script = script;
-    agent.turn = 0;
+    agent.turn = turn;
     agent.startedS = this.#nextS;
-    agent.contextTokens = 0;
+    agent.contextTokens = turn === 0 ? 0 : script.promptTokens[turn - 1]! + script.outputTokens[turn - 1]!;
+    this.contextTokens += agent.contextTokens;
     this.active++;
     this.#come++;
     this.#nextS = this.#followingS();
@@ -82,6 +84,27 @@ export class AgentPool {
     this.#free.push(agent.slot);
   }
 
+  /** Who comes in the place of one that has left; undefined where nobody does. */
+  successor(nowS: number): Agent | undefined {
+    if (this.#arrivals.kind !== 'constant') return undefined;
+    this.#nextS = nowS;
+    return this.arrive();
+  }
+
+  #place(): { readonly script: AgentScript; readonly turn: number } {
+    const { scripts } = this.#workload;
+    const arrivals = this.#arrivals;
+    if (arrivals.kind !== 'constant' || !arrivals.isSpread || this.#come >= arrivals.agents) {
+      return { script: scripts[this.#come % scripts.length]!, turn: 0 };
+    }
+    // Every turn is as likely, so long scripts have more agents in them, as at any time in a long run.
+    const all = scripts.reduce((sum, { promptTokens }) => sum + promptTokens.length, 0);
+    let turn = Math.floor(((this.#come + 0.5) / arrivals.agents) * all);
+    let index = 0;
+    while (turn >= scripts[index]!.promptTokens.length) turn -= scripts[index++]!.promptTokens.length;
+    return { script: scripts[index]!, turn };
+  }
+
   #firstArrivalS(): number {
     if (this.#arrivals.kind === 'trace') return this.#traceArrivalS(0);
     return this.#arrivals.kind === 'poisson' ? this.#draws.exponential() / this.#arrivals.agentsPerS : 0;
@@ -91,6 +114,9 @@ export class AgentPool {
     const arrivals = this.#arrivals;
     if (arrivals.kind === 'trace') return this.#traceArrivalS(this.#come);
     if (arrivals.kind === 'together') return this.#come < arrivals.agents ? 0 : Infinity;
+    // Over the first second, so that no two submit at once.
+    if (arrivals.kind === 'constant')
+      return this.#come < arrivals.agents ? this.#come / arrivals.agents : Infinity;
     const nextS = this.#nextS + this.#draws.exponential() / arrivals.agentsPerS;
     return nextS < arrivals.untilS ? nextS : Infinity;
   }
@@ -112,6 +138,7 @@ function newAgent(slot: number, script: AgentScript): Agent {
     submittedS: 0,
     firstTokenS: 0,
     joinedS: 0,
+    storedS: 0,
     cachedTokens: 0,
     remainingTokens: 0,
     contextTokens: 0,

@@ -4,7 +4,7 @@ import { ratioRange } from './bounds.js';
 import { fittedConstants, takenConstants, type FittedConstants } from './constants.js';
 import { hardwareOf, type Hardware } from './hardware.js';
 import { flopsPerToken, modelCostOf, type ModelCost } from './model-cost.js';
-import type { SimulatedMode } from './modes.js';
+import { modePlans, type SimulatedMode } from './modes.js';
 import type { ClusterSettings } from './settings.js';
 import { meansOf, type SimulatedWorkload } from './workload.js';
 
@@ -72,6 +72,7 @@ export function settingsOf(plan: Deployment, workload: SimulatedWorkload): Clust
   }
   return {
     mode: plan.mode,
+    isScheduled: modePlans[plan.mode].isScheduled,
     prefillNodes: plan.prefillNodes,
     decodeNodes: plan.decodeNodes,
     enginesPerNode,
@@ -96,6 +97,8 @@ export function settingsOf(plan: Deployment, workload: SimulatedWorkload): Clust
     betaTokens: betaTokensOf(prefillTime, workload),
     hitTokenWeight: 1,
     slackSPerToken: 0,
+    adaptLinkRates: false,
+    firstDecodeLinkShare: 1,
     seed: plan.seed,
   };
 }

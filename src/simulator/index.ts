@@ -11,6 +11,7 @@ export { formatRow, rowHead } from './paper/format.js';
 export { paperTasks } from './paper/index.js';
 export { planCluster, type Plan } from './plan.js';
 export { planReport } from './plan-report.js';
+export { checkAgainstReplay, type CheckRow } from './replay-check.js';
 export { figureSvg, reportHtml, type Report } from './report.js';
 export { simulate, type RunResult } from './run.js';
 export type { Arrivals, ClusterSettings, StopRules } from './settings.js';

@@ -81,7 +81,14 @@ export class PrefillGroups {
   /** An agent's reads are complete. @returns its group, whose forward may begin */
   ready(agent: Agent): number {
     const group = this.#groupOf[agent.prefill]!;
-    this.#groups[group]!.queues[this.#placeOf[agent.prefill]!]!.push(agent);
+    const queue = this.#groups[group]!.queues[this.#placeOf[agent.prefill]!]!;
+    queue.push(agent);
+    const { slackSPerToken } = this.#settings;
+    if (slackSPerToken > 0) {
+      const dueS = ({ submittedS, remainingTokens }: Agent): number =>
+        submittedS + slackSPerToken * remainingTokens;
+      queue.sort((a, b) => dueS(a) - dueS(b));
+    }
     return group;
   }
 

@@ -20,6 +20,10 @@ export class Samples {
     return this.#size;
   }
 
+  values(): Float64Array {
+    return this.#values.subarray(0, this.#size);
+  }
+
   sorted(): Float64Array {
     return this.#values.slice(0, this.#size).sort();
   }
@@ -29,6 +33,9 @@ export class Recorder {
   /** Requests submitted before are not in the samples and means. */
   readonly warmupS: number;
   readonly ttftS = new Samples();
+  /** Of the same requests: tokens that were computed, and when the first token came. */
+  readonly ttftNewTokens = new Samples();
+  readonly firstTokenS = new Samples();
   readonly agentS = new Samples();
   requests = 0;
   turnsEnded = 0;
@@ -54,7 +61,7 @@ export class Recorder {
     this.warmupS = warmupS;
   }
 
-  firstToken(nowS: number, submittedS: number): void {
+  firstToken(nowS: number, submittedS: number, newTokens: number): void {
     const ttft = nowS - submittedS;
     const bin = Math.floor(nowS / binS);
     while (this.#ttftSum.length <= bin) {
@@ -63,7 +70,10 @@ export class Recorder {
     }
     this.#ttftSum[bin]! += ttft;
     this.#ttftCount[bin]!++;
-    if (submittedS >= this.warmupS) this.ttftS.push(ttft);
+    if (submittedS < this.warmupS) return;
+    this.ttftS.push(ttft);
+    this.ttftNewTokens.push(newTokens);
+    this.firstTokenS.push(nowS);
   }
 
   decodedSequence(submittedS: number, ttstS: number, tpotS: number): void {

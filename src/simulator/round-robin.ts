@@ -1,10 +1,18 @@
-import type { Assignment, EngineCapacity, RequestDescription, Stage } from '../scheduler/index.js';
+import type {
+  Assignment,
+  EngineCapacity,
+  EngineLoad,
+  RequestDescription,
+  Stage,
+} from '../scheduler/index.js';
 
 /** What a simulation asks of a scheduler; `Admission` is one. */
 export interface SimulatedScheduler {
   submit(description: RequestDescription, nowS?: number): void;
   admit(): readonly Assignment[];
   complete(request: string, stage: Stage, admission?: number): unknown;
+  /** Engines' own loads, where the scheduler takes them. */
+  report?(loads: readonly EngineLoad[]): void;
   readonly waiting: number;
 }
 

@@ -84,7 +84,7 @@ export function simulate(
 }
 
 function turnsOf({ scripts }: SimulatedWorkload, arrivals: Arrivals): number {
-  if (arrivals.kind === 'poisson') return 0;
+  if (arrivals.kind === 'poisson' || arrivals.kind === 'constant') return 0;
   const agents = arrivals.kind === 'trace' ? scripts.length : arrivals.agents;
   let turns = 0;
   for (let agent = 0; agent < agents; agent++) turns += scripts[agent % scripts.length]!.promptTokens.length;
@@ -98,7 +98,7 @@ function resultOf(
   cpuS: number,
 ): RunResult {
   const { recorder, prefillLinks, decodeLinks, prefill, decode } = simulation;
-  const isOpen = arrivals.kind === 'poisson';
+  const isOpen = arrivals.kind === 'poisson' || arrivals.kind === 'constant';
   const spanS = Math.max(
     isOpen || simulation.ending !== 'complete' ? simulation.nowS : recorder.lastEndS,
     1e-9,

@@ -4,6 +4,8 @@ import type { SimulatedMode } from './modes.js';
 /** A cluster as the simulation sees it: numbers alone, wherever they come from (`clusterOf`, or a replay's options). */
 export interface ClusterSettings {
   readonly mode: SimulatedMode;
+  /** `Admission` of src/scheduler; else engines in turn. */
+  readonly isScheduled: boolean;
   readonly prefillNodes: number;
   readonly decodeNodes: number;
   readonly enginesPerNode: number;
@@ -37,15 +39,21 @@ export interface ClusterSettings {
   readonly hitTokenWeight: number;
   /** Above 0: the tail policy, requests by arrival and so much slack a computed token. */
   readonly slackSPerToken: number;
+  /** Follow measured link rates: groups report them when they fetch. */
+  readonly adaptLinkRates: boolean;
+  /** What the first decode node's storage link really reads of its rate. */
+  readonly firstDecodeLinkShare: number;
   readonly seed: number;
 }
 
 /** Who comes when. */
 export type Arrivals =
-  /** All at once, as in the paper's offline runs; `concurrency` of them at work. */
+  /** All at once, as in the paper's offline runs. */
   | { readonly kind: 'together'; readonly agents: number }
   /** Poisson, until `untilS`; what is under way then is not finished. */
   | { readonly kind: 'poisson'; readonly agentsPerS: number; readonly untilS: number }
+  /** So many at any time: who has finished is followed by another. Spread: at turns all over their scripts. */
+  | { readonly kind: 'constant'; readonly agents: number; readonly isSpread: boolean }
   /** As the trace says, each script once. */
   | { readonly kind: 'trace' };
 

@@ -1,4 +1,4 @@
-import { Admission, type EngineCapacity } from '../scheduler/index.js';
+import { Admission, type EngineCapacity, type EngineLoad } from '../scheduler/index.js';
 import { AgentPool, type Agent } from './agents.js';
 import { DecodeEngine } from './decode-engine.js';
 import { EventHeap } from './event-heap.js';
@@ -19,6 +19,8 @@ const forwardEnds = 5;
 const joinsDecode = 6;
 const decodeEnds = 7;
 const checks = 8;
+const hasStored = 9;
+const hasEnded = 10;
 
 export type Ending = 'complete' | 'overloaded' | 'out of time' | 'interrupted';
 
@@ -43,7 +45,7 @@ export class Simulation {
   nowS = 0;
   ending: Ending = 'complete';
   handled = 0;
-  writtenBytes = 0;
+  readonly #writes: readonly StorageLink[];
   readonly #settings: ClusterSettings;
   readonly #stop: StopRules;
   readonly #scheduler: SimulatedScheduler;
@@ -62,7 +64,11 @@ export class Simulation {
     this.#scheduler = schedulerOf(settings, engines);
     const link = (): StorageLink => new StorageLink(settings.snicBytesPerS);
     this.prefillLinks = Array.from({ length: settings.prefillNodes }, link);
-    this.decodeLinks = Array.from({ length: settings.decodeNodes }, link);
+    this.decodeLinks = Array.from({ length: settings.decodeNodes }, (_, node) =>
+      node === 0 ? new StorageLink(settings.snicBytesPerS * settings.firstDecodeLinkShare) : link(),
+    );
+    // The other direction of the same NICs.
+    this.#writes = Array.from({ length: settings.decodeNodes }, link);
     this.prefill = new PrefillGroups(settings);
     const { decodeBaseS, decodePerSequenceS, decodePerContextTokenS } = settings;
     const stepS = (sequences: number, tokens: number): number =>
@@ -87,6 +93,10 @@ export class Simulation {
     return true;
   }
 
+  get writtenBytes(): number {
+    return this.#writes.reduce((sum, { totalBytes }) => sum + totalBytes, 0);
+  }
+
   get waiting(): number {
     return this.#scheduler.waiting;
   }
@@ -98,6 +108,8 @@ export class Simulation {
     else if (kind === prefillHasRead) this.#hasRead(this.agents.agents[index]!, 'prefill-read');
     else if (kind === decodeHasRead) this.#hasRead(this.agents.agents[index]!, 'decode-read');
     else if (kind === admits) this.#admit();
+    else if (kind === hasStored) this.#freeDecodeBuffer(this.agents.agents[index]!);
+    else if (kind === hasEnded) this.#replied(this.agents.agents[index]!);
     else if (kind === submits) this.#submit(this.agents.agents[index]!);
     else this.#arrive();
     return true;
@@ -168,6 +180,7 @@ export class Simulation {
     const { blockTokens, bytesPerToken, enginesPerNode } = this.#settings;
     const blockBytes = blockTokens * bytesPerToken;
     const prefillEngines = this.#settings.prefillNodes * enginesPerNode;
+    if (this.#settings.adaptLinkRates) this.#scheduler.report?.(this.#loads());
     for (const assignment of this.#scheduler.admit()) {
       const agent = this.#byRequest.get(assignment.request)!;
       const { prefillReadBlocks, decodeReadBlocks } = assignment;
@@ -189,6 +202,20 @@ export class Simulation {
       }
       if (agent.readsLeft === 0) this.#ready(agent);
     }
+  }
+
+  /** What an engine of each node reports of its link. */
+  #loads(): EngineLoad[] {
+    const of = (role: string, links: readonly StorageLink[]): EngineLoad[] =>
+      links.map((link, node) => ({
+        engine: `${role}${node}.0`,
+        sequence: this.handled,
+        unfinishedRequests: 0,
+        unfinishedTokens: 0,
+        nodeReadQueueBlocks: 0,
+        nodeRead: link.report(this.nowS),
+      }));
+    return [...of('p', this.prefillLinks), ...of('d', this.decodeLinks)];
   }
 
   #hasRead(agent: Agent, stage: 'prefill-read' | 'decode-read'): void {
@@ -225,24 +252,41 @@ export class Simulation {
     this.#scheduler.complete(name, 'prefill', admission);
     this.#admitSoon();
     agent.firstTokenS = this.nowS;
-    this.recorder.firstToken(this.nowS, agent.submittedS);
+    const promptTokens = script.promptTokens[turn]!;
+    this.recorder.firstToken(this.nowS, agent.submittedS, promptTokens - script.hitTokens[turn]!);
     const { bytesPerToken, cnicBytesPerS, decodeAdmissionS } = this.#settings;
-    const toHbmS = (script.promptTokens[turn]! * bytesPerToken) / cnicBytesPerS;
+    const toHbmS = (promptTokens * bytesPerToken) / cnicBytesPerS;
+    this.#store(agent, script.hitTokens[turn]!, promptTokens);
     this.events.add(this.nowS + decodeAdmissionS + toHbmS, joinsDecode, agent.slot);
   };
 
+  /** The decode side stores the full blocks that tokens [fromTokens, toTokens) complete. */
+  #store(agent: Agent, fromTokens: number, toTokens: number): void {
+    const { blockTokens, bytesPerToken, enginesPerNode } = this.#settings;
+    const blocks = Math.floor(toTokens / blockTokens) - Math.floor(fromTokens / blockTokens);
+    agent.storedS = this.nowS;
+    if (blocks <= 0) return;
+    const link = this.#writes[Math.floor(agent.decode / enginesPerNode)]!;
+    agent.storedS = link.read(this.nowS, blocks * blockTokens * bytesPerToken);
+  }
+
   #join(agent: Agent): void {
-    this.#scheduler.complete(agent.name, 'decode-buffer', agent.admission);
-    this.#admitSoon();
+    if (agent.storedS > this.nowS) this.events.add(agent.storedS, hasStored, agent.slot);
+    else this.#freeDecodeBuffer(agent);
     const engine = this.decode[agent.decode]!;
     const steps = agent.script.outputTokens[agent.turn]! - 1;
     agent.joinedS = this.nowS;
     if (steps <= 0) {
-      this.#replied(agent);
+      this.#decoded(agent);
       return;
     }
     engine.join(this.nowS, agent.slot, steps, agent.script.promptTokens[agent.turn]!);
     this.#decodeDue(agent.decode);
+  }
+
+  #freeDecodeBuffer(agent: Agent): void {
+    this.#scheduler.complete(agent.name, 'decode-buffer', agent.admission);
+    this.#admitSoon();
   }
 
   #decodeDue(index: number): void {
@@ -258,7 +302,19 @@ export class Simulation {
     const stepS = (this.nowS - agent.joinedS) / steps;
     this.recorder.decodedSequence(agent.submittedS, agent.joinedS - agent.firstTokenS + stepS, stepS);
     this.#decodeDue(index);
-    this.#replied(agent);
+    this.#decoded(agent);
+  }
+
+  /** The reply is whole; the request ends when what it has made is stored, for the next turn reads it. */
+  #decoded(agent: Agent): void {
+    const { script, turn } = agent;
+    const prompt = script.promptTokens[turn]!;
+    const promptStoredS = agent.storedS;
+    this.#store(agent, prompt, prompt + script.outputTokens[turn]! - 1);
+    const endS = Math.max(promptStoredS, agent.storedS);
+    // What was stored before its own time is over is handled before it.
+    if (endS > this.nowS) this.events.add(endS, hasEnded, agent.slot);
+    else this.#replied(agent);
   }
 
   #replied(agent: Agent): void {
@@ -269,12 +325,7 @@ export class Simulation {
     recorder.turnsEnded++;
     recorder.lastEndS = this.nowS;
     this.#passed();
-    const { script, turn } = agent;
-    const { blockTokens, bytesPerToken } = this.#settings;
-    const newBlocks =
-      Math.floor((script.promptTokens[turn]! + script.outputTokens[turn]! - 1) / blockTokens) -
-      script.hitTokens[turn]! / blockTokens;
-    this.writtenBytes += Math.max(0, newBlocks) * blockTokens * bytesPerToken;
+    const { script } = agent;
     agents.replied(agent);
     if (agent.turn < script.promptTokens.length) {
       const thinkS = script.thinkS[agent.turn]!;
@@ -284,6 +335,8 @@ export class Simulation {
     }
     if (agent.startedS >= recorder.warmupS) recorder.agentS.push(this.nowS - agent.startedS);
     agents.leave(agent);
+    const successor = agents.successor(this.nowS);
+    if (successor) this.#submit(successor);
   }
 }
 
@@ -308,10 +361,10 @@ export function capacities(settings: ClusterSettings): EngineCapacity[] {
 }
 
 function schedulerOf(settings: ClusterSettings, engines: readonly EngineCapacity[]): SimulatedScheduler {
-  const { policy, isScheduled } = modePlans[settings.mode];
+  const { policy } = modePlans[settings.mode];
   const { blockTokens, bytesPerToken, decodeSpareBlocks, alphaS, betaTokens, hitTokenWeight, seed } =
     settings;
-  if (!isScheduled) {
+  if (!settings.isScheduled) {
     const sides = policy === 'prefill' ? 'prefill' : 'in turn';
     return new RoundRobin({ engines, blockTokens, decodeSpareBlocks, sides });
   }
@@ -326,6 +379,7 @@ function schedulerOf(settings: ClusterSettings, engines: readonly EngineCapacity
     alphaS,
     betaTokens,
     hitTokenWeight,
+    adaptLinkRates: settings.adaptLinkRates,
     ...(settings.slackSPerToken > 0
       ? { order: 'slack' as const, slackSPerToken: settings.slackSPerToken }
       : {}),

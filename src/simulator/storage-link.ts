@@ -7,6 +7,7 @@ export class StorageLink {
   #freeAtS = 0;
   #bytes = new Float64Array(1024);
   #totalBytes = 0;
+  #reportedBytes = 0;
 
   constructor(bytesPerS: number) {
     this.bytesPerS = bytesPerS;
@@ -32,6 +33,14 @@ export class StorageLink {
     for (let second = fromS; second < Math.min(toS, this.#bytes.length); second++)
       sum += this.#bytes[second]!;
     return sum;
+  }
+
+  /** What it has read since the last report, and how long that took: what a node reports of its link. */
+  report(nowS: number): { readonly bytes: number; readonly busyS: number } {
+    const leftBytes = Math.max(0, this.#freeAtS - nowS) * this.bytesPerS;
+    const bytes = Math.max(0, this.#totalBytes - leftBytes - this.#reportedBytes);
+    this.#reportedBytes += bytes;
+    return { bytes, busyS: bytes / this.bytesPerS };
   }
 
   get totalBytes(): number {

@@ -18,7 +18,8 @@ it('takes the earliest first, equals in the order in which they were added', () 
         plain.sort((a, b) => a.timeS - b.timeS || a.order - b.order);
         const expected = plain.shift();
         expect(heap.take()).toBe(expected !== undefined);
-        if (expected) expect([heap.timeS, heap.kind, heap.index]).toEqual([expected.timeS, 7, expected.order]);
+        if (expected)
+          expect([heap.timeS, heap.kind, heap.index]).toEqual([expected.timeS, 7, expected.order]);
       }
       expect(heap.size).toBe(plain.length);
     }),
