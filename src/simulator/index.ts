@@ -13,6 +13,8 @@ export { planCluster, type Plan } from './plan.js';
 export { planReport } from './plan-report.js';
 export { checkAgainstReplay, type CheckRow } from './replay-check.js';
 export { figureSvg, reportHtml, type Report } from './report.js';
+export { Simulation } from './simulation.js';
+export { maxOverMean } from './storage-link.js';
 export { simulate, type RunResult } from './run.js';
 export type { Arrivals, ClusterSettings, StopRules } from './settings.js';
 export { isDataSet } from './sweep.js';
@@ -22,5 +24,6 @@ export {
   hashOf,
   meansOf,
   traceWorkload,
+  type AgentScript,
   type SimulatedWorkload,
 } from './workload.js';

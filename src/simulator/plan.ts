@@ -201,6 +201,7 @@ function capacityTask(options: PlanOptions, at: Estimate, changes: Partial<Deplo
     highAps: 1.6 * at.agentsPerS,
     toleranceAps: toleranceShare * at.agentsPerS,
     horizonS,
+    rule: 'mean',
   };
 }
 

@@ -63,6 +63,8 @@ export interface StopRules {
   /** Mean TTFT over `windowS` beyond which the cluster counts as overloaded and the run ends; default none. */
   readonly overloadTtftS?: number;
   readonly windowS?: number;
+  /** The run ends as steady when a window's mean TTFT is within 5 % of that so long before; default never. */
+  readonly steadyAfterS?: number;
   /** Not before this. */
   readonly warmupS?: number;
 }

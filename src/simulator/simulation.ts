@@ -22,13 +22,15 @@ const checks = 8;
 const hasStored = 9;
 const hasEnded = 10;
 
-export type Ending = 'complete' | 'overloaded' | 'out of time' | 'interrupted';
+export type Ending = 'complete' | 'steady' | 'overloaded' | 'out of time' | 'interrupted';
 
 /** Requests may wait in numbers: agents of a large cluster all come at once. */
 const maxWaiting = 1 << 22;
 /** Sequences that may decode at once on an engine. */
 const maxSequences = 4096;
 const checkS = 50;
+/** The paper's rule for online runs: steady is within 5 % of half an hour before. */
+const steadyShare = 0.05;
 
 /**
  * A cluster in virtual time. It drives a scheduler of src/scheduler through the calls that engines make and knows
@@ -123,11 +125,15 @@ export class Simulation {
   /** Every 50 s: whether the run is over, or makes no sense any more. */
   #check(): boolean {
     const { agents, recorder } = this;
-    const { overloadTtftS, windowS = 150, warmupS = 0 } = this.#stop;
+    const { overloadTtftS, windowS = 150, steadyAfterS = Infinity, warmupS = 0 } = this.#stop;
     if (agents.active === 0 && agents.nextArrivalS === Infinity) return false;
     if (overloadTtftS !== undefined && this.nowS >= warmupS + windowS) {
       const ttft = recorder.ttftBetween(this.nowS - windowS, this.nowS);
       if ((ttft ?? Infinity) > overloadTtftS) return this.#end('overloaded');
+      const beforeS = this.nowS - steadyAfterS;
+      const before =
+        beforeS < warmupS + windowS ? undefined : recorder.ttftBetween(beforeS - windowS, beforeS);
+      if (before !== undefined && Math.abs(ttft! / before - 1) <= steadyShare) return this.#end('steady');
     }
     this.events.add(this.nowS + checkS, checks, 0);
     return true;
