@@ -22,9 +22,9 @@ export function checkCommand(): Command {
     .description(
       'the same small workload through the real data path (as in replay) and through the simulation',
     )
-    .option('--sessions <count>', 'sessions side by side', positiveInteger, 8)
-    .option('--turns <count>', 'turns of each', positiveInteger, 8)
-    .option('--snic-rate <rate>', "each node's storage NIC", rateBytesPerSecond, 24e6);
+    .option('--sessions <count>', 'sessions side by side', positiveInteger, 6)
+    .option('--turns <count>', 'turns of each', positiveInteger, 6)
+    .option('--snic-rate <rate>', "each node's storage NIC", rateBytesPerSecond, 6e6);
   addOutputOptions(check);
   addExamples(check, 'dualpath simulate check --json');
   return check.action(async (flags: Flags, command: Command) => {

@@ -11,13 +11,15 @@ export interface LayerTimes {
 }
 
 /**
- * Layerwise prefill in closed form: the first layer fills the pipeline, every other adds the slowest of its steps, or
- * a share of a whole round where the staging window is the limit.
+ * Layerwise prefill in closed form: the first layer fills the pipeline, every other adds the slowest of its steps; where
+ * the staging window is the limit, each window of layers adds a whole round.
  */
 export function layerwiseS({ layers, windowLayers, inS, computeS, outS }: LayerTimes): number {
   const roundS = inS + computeS + outS;
-  const periodS = Math.max(inS, computeS, outS, roundS / Math.min(windowLayers, layers));
-  return roundS + (layers - 1) * periodS;
+  const slowestS = Math.max(inS, computeS, outS);
+  const windows = Math.floor((layers - 1) / windowLayers);
+  const rest = (layers - 1) % windowLayers;
+  return roundS + windows * Math.max(roundS, windowLayers * slowestS) + rest * slowestS;
 }
 
 /** Without it (Basic) all layers' KV comes, then all are computed, then all goes. */

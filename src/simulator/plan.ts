@@ -73,8 +73,8 @@ export interface Plan {
 
 /** Larger clusters are simulated as so many nodes of the same division: throughput grows with them, within 3 %. */
 const mostSimulatedNodes = 8;
-const horizonS = 3600;
-const toleranceShare = 0.04;
+const horizonS = 2400;
+const toleranceShare = 0.05;
 /** About a standard deviation of the fit, relative (docs/simulator.md). */
 const constantSpread = { prefillFlopsPerS: 0.03, snicEfficiency: 0.05, decodePerSequenceS: 0.12 } as const;
 

@@ -13,7 +13,7 @@ describe('the simulation and the real data path', () => {
       decodeNodes: 1,
       sessions: 3,
       turns: 4,
-      snicBytesPerS: 12e6,
+      snicBytesPerS: 6e6,
     });
     expect(throughputRatio).toBeGreaterThan(0.8);
     expect(throughputRatio).toBeLessThan(1.6);

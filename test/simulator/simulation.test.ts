@@ -20,13 +20,13 @@ function run(
   return simulate({ ...settingsOf(plan, of), ...settings }, of, arrivals, { maxVirtualS: 1e6 });
 }
 
-const together: Arrivals = { kind: 'together', agents: 96 };
-const turns = workload.scripts.slice(0, 96).reduce((sum, { promptTokens }) => sum + promptTokens.length, 0);
+const together: Arrivals = { kind: 'together', agents: 24 };
+const turns = workload.scripts.slice(0, 24).reduce((sum, { promptTokens }) => sum + promptTokens.length, 0);
 
 describe('a simulated cluster', () => {
   it('serves every turn of every agent, and reads what is hit once', () => {
     const hits = workload.scripts
-      .slice(0, 96)
+      .slice(0, 24)
       .reduce((sum, { hitTokens }) => sum + hitTokens.reduce((all, value) => all + value, 0), 0);
     for (const mode of ['basic', 'layerwise', 'round-robin', 'dualpath', 'split', 'oracle'] as const) {
       const result = run(mode, together);
@@ -41,7 +41,7 @@ describe('a simulated cluster', () => {
   });
 
   it('is slower the less it has', () => {
-    const jct = (mode: SimulatedMode): number => run(mode, { kind: 'together', agents: 400 }).makespanS;
+    const jct = (mode: SimulatedMode): number => run(mode, { kind: 'together', agents: 200 }).makespanS;
     const order = (['basic', 'layerwise', 'round-robin', 'oracle'] as const).map(jct);
     expect(order).toEqual(order.toSorted((a, b) => b - a));
     expect(jct('dualpath')).toBeLessThan(order[1]!);
