@@ -1,11 +1,19 @@
-/** How evenly the storage links and the attention of a modelled cluster are loaded, against round robin. */
-import { Admission, type AdmissionOptions, type EngineCapacity } from '../scheduler/index.js';
-import { Agents } from './model/agents.js';
-import { ClusterModel, type ClusterOptions, type ModelScheduler } from './model/cluster.js';
-import { RoundRobin } from './model/round-robin.js';
-import { blockTokens, bytesPerToken, capacities, clusterOptions, type Shape } from './model/setting.js';
+/** How evenly the storage links and the attention of a simulated cluster are loaded, against round robin. */
+import {
+  dataSetWorkload,
+  deployment,
+  maxOverMean,
+  settingsOf,
+  Simulation,
+  type ClusterSettings,
+} from '../simulator/index.js';
 
 export const windowsS = [1, 2, 5, 10, 20, 30, 60] as const;
+
+export interface Shape {
+  readonly prefillNodes: number;
+  readonly decodeNodes: number;
+}
 
 export interface BalanceOptions extends Partial<Shape> {
   readonly agents?: number;
@@ -64,188 +72,121 @@ const noQuotaS = 1e9;
 
 export function benchBalance(options: BalanceOptions = {}): BalanceResult {
   const { prefillNodes = 5, decodeNodes = 11, seconds = 300, seed = 1 } = options;
-  const shape = { prefillNodes, decodeNodes };
   const { agents = Math.round((2048 / 6) * (prefillNodes + decodeNodes)) } = options;
-  const engines = capacities(shape);
   const step = (name: string): void => {
     options.signal?.throwIfAborted();
     options.onProgress?.(name);
   };
-  const measured = (name: string, scheduler: ModelScheduler): Omit<LinkBalance, 'excessRatio'> => {
+  const base = baseSettings({ prefillNodes, decodeNodes }, seed);
+  const measured = (name: string, changes: Partial<ClusterSettings>): Omit<LinkBalance, 'excessRatio'> => {
     step(`links, ${name}`);
-    return measureLinks(name, scheduler, engines, new Agents(agents, 500, seed, blockTokens, true), seconds);
+    return measureLinks(name, { ...base, ...changes }, agents, seconds);
   };
-  const baseline = measured('round-robin', new RoundRobin(engines, blockTokens));
+  const baseline = measured('round-robin', { mode: 'round-robin', isScheduled: false });
   const others = (['shorter-queue', 'split'] as const).flatMap((policy) =>
     (['computed', 'prompt'] as const).map((tokens) =>
-      measured(`${policy}, ${tokens} tokens`, new Admission(admissionOptions(engines, policy, tokens, seed))),
+      measured(`${policy}, ${tokens} tokens`, { ...modeOf(policy), ...tokenCounts[tokens] }),
     ),
   );
   const links = [baseline, ...others].map((link) => ({
     ...link,
     excessRatio: link.maxOverMean.map((value, i) => (value - 1) / (baseline.maxOverMean[i]! - 1)),
   }));
-  const storageBound = engines.map((engine) => ({
-    ...engine,
-    readRateBytesPerS: engine.readRateBytesPerS / 6,
-  }));
   const slowLink = (['shorter-queue', 'split'] as const).flatMap((policy) =>
-    [false, true].map((adapt) => {
-      step(`a slow link, ${policy}, ${adapt ? 'measured' : 'nominal'} rates`);
-      const spread = new Agents(Math.ceil(agents / 16), 500, seed, blockTokens, true);
-      return measureSlowLink(policy, adapt, storageBound, spread, seconds, seed);
+    [false, true].map((adaptLinkRates): SlowLink => {
+      const rates = adaptLinkRates ? 'measured' : 'nominal';
+      step(`a slow link, ${policy}, ${rates} rates`);
+      const settings = {
+        ...base,
+        ...modeOf(policy),
+        ...tokenCounts.computed,
+        adaptLinkRates,
+        snicBytesPerS: base.snicBytesPerS / 6,
+        firstDecodeLinkShare: 1 / 4,
+      };
+      const simulation = runAgents(settings, Math.ceil(agents / 16), true, warmupS, warmupS + seconds);
+      return { policy, rates, ...requestsOf(simulation, seconds) };
     }),
   );
-  const quotas = { quota: clusterOptions(engines).quotaS, none: noQuotaS };
   const attention = (
     [
-      ['prompt', 'quota'],
-      ['computed', 'quota'],
-      ['prompt', 'none'],
+      ['prompt', base.quotaS],
+      ['computed', base.quotaS],
+      ['prompt', null],
     ] as const
-  ).map(([tokens, quota]) => {
-    step(`attention, ${tokens} tokens, quota: ${quota}`);
-    const scheduler = new Admission(admissionOptions(engines, 'shorter-queue', tokens, seed));
-    const starting = new Agents(agents, 500, seed, blockTokens, false);
-    const maxOverMean = measureAttention(scheduler, engines, starting, seconds, quotas[quota]);
-    return { tokens, quotaS: quota === 'none' ? null : quotas.quota, maxOverMean };
+  ).map(([tokens, quotaS]) => {
+    step(`attention, ${tokens} tokens, ${quotaS === null ? 'no quota' : 'with the quota'}`);
+    const settings = { ...base, ...tokenCounts[tokens], quotaS: quotaS ?? noQuotaS };
+    const { prefill } = runAgents(settings, agents, false, 0, seconds);
+    return { tokens, quotaS, maxOverMean: sum(prefill.slowestS) / sum(prefill.meanS) };
   });
-  return { ...shape, agents, seconds, windowsS, links, slowLink, attention };
+  return { prefillNodes, decodeNodes, agents, seconds, windowsS, links, slowLink, attention };
 }
 
-export function admissionOptions(
-  engines: readonly EngineCapacity[],
-  policy: 'shorter-queue' | 'split',
-  tokens: keyof typeof tokenCounts,
-  seed: number,
-): AdmissionOptions {
-  return {
-    engines,
-    policy,
-    blockTokens,
-    blockBytes: blockTokens * bytesPerToken,
-    decodeSpareBlocks: 2,
-    maxWaiting: 1 << 20,
-    seed,
-    ...tokenCounts[tokens],
-  };
+/** DS 660B of the simulator (docs/simulator.md) on nodes of 8 Hopper GPUs. */
+export function baseSettings({ prefillNodes, decodeNodes }: Shape, seed: number): ClusterSettings {
+  return settingsOf(deployment({ prefillNodes, decodeNodes, seed }), dataSetWorkload('64k'));
 }
 
 /**
  * tok_e and beta, counted in two ways. By the paper's words all prompt tokens count, so beta is the prompt tokens
- * that an engine gets through in 5 s at the data set's hit rate (0.22 s of compute a turn of 32,721 + 429); that
- * is too much by its factor where there are no hits, as in first turns. Counting what is computed holds for both;
- * 5 s are then 10,000 tokens.
+ * that an engine gets through in 5 s at the data set's hit rate; that is too much by its factor where there are no hits,
+ * as in first turns. Counting what is computed holds for both; 5 s are then about 7,000 tokens.
  */
 export const tokenCounts = {
-  computed: { hitTokenWeight: 0, betaTokens: 10_000 },
-  prompt: { hitTokenWeight: 1, betaTokens: 740_000 },
+  computed: { hitTokenWeight: 0, betaTokens: 7000 },
+  prompt: { hitTokenWeight: 1, betaTokens: 840_000 },
 } as const;
+
+function modeOf(policy: 'shorter-queue' | 'split'): Pick<ClusterSettings, 'mode'> {
+  return { mode: policy === 'split' ? 'split' : 'dualpath' };
+}
+
+/** Agents of the 64K set at work all the time, without pauses. */
+function runAgents(
+  settings: ClusterSettings,
+  agents: number,
+  isSpread: boolean,
+  warmUpS: number,
+  untilS: number,
+): Simulation {
+  const arrivals = { kind: 'constant', agents, isSpread } as const;
+  const stop = { maxVirtualS: untilS, warmupS: warmUpS };
+  const simulation = new Simulation(settings, dataSetWorkload('64k'), arrivals, stop);
+  simulation.advance(Infinity);
+  return simulation;
+}
 
 function measureLinks(
   name: string,
-  scheduler: ModelScheduler,
-  engines: readonly EngineCapacity[],
-  agents: Agents,
+  settings: ClusterSettings,
+  agents: number,
   seconds: number,
 ): Omit<LinkBalance, 'excessRatio'> {
-  const { model, ...requests } = runAgents(scheduler, clusterOptions(engines), agents, seconds);
-  const links = [...model.links.values()];
-  const total = links.reduce((sum, link) => sum + link.bytes(warmupS, warmupS + seconds), 0);
-  const capacity = engines[0]!.readRateBytesPerS * links.length * seconds;
-  const maxOverMean = windowsS.map((windowS) => {
-    const ratios: number[] = [];
-    for (let fromS = warmupS; fromS + windowS <= warmupS + seconds; fromS += windowS) {
-      const bytes = links.map((link) => link.bytes(fromS, fromS + windowS));
-      const sum = bytes.reduce((all, value) => all + value, 0);
-      if (sum > 0) ratios.push((Math.max(...bytes) * links.length) / sum);
-    }
-    return ratios.reduce((sum, value) => sum + value, 0) / ratios.length;
-  });
-  return { scheduler: name, maxOverMean, linkUtilization: total / capacity, ...requests };
-}
-
-/** See `SlowLink`: such a link may be shared with others. */
-function measureSlowLink(
-  policy: 'shorter-queue' | 'split',
-  adaptLinkRates: boolean,
-  engines: readonly EngineCapacity[],
-  agents: Agents,
-  seconds: number,
-  seed: number,
-): SlowLink {
-  const scheduler = new Admission({
-    ...admissionOptions(engines, policy, 'computed', seed),
-    adaptLinkRates,
-  });
-  const slow = engines.find(({ role }) => role === 'decode')!.node;
-  const options = {
-    ...clusterOptions(engines),
-    linkBytesPerS: ({ node, readRateBytesPerS }: EngineCapacity): number =>
-      node === slow ? readRateBytesPerS / 4 : readRateBytesPerS,
-  };
-  const { model: _model, ...requests } = runAgents(scheduler, options, agents, seconds);
-  return { policy, rates: adaptLinkRates ? 'measured' : 'nominal', ...requests };
-}
-
-interface Requests {
-  readonly requestsPerS: number;
-  readonly ttftMeanS: number;
-  readonly ttftP99S: number;
-}
-
-function runAgents(
-  scheduler: ModelScheduler,
-  options: ClusterOptions,
-  agents: Agents,
-  seconds: number,
-): Requests & { readonly model: ClusterModel } {
-  const ttftS: number[] = [];
-  let ended = 0;
-  const model: ClusterModel = new ClusterModel(options, scheduler, {
-    prefilled: (_, ttft) => {
-      if (model.events.nowS >= warmupS) ttftS.push(ttft);
-    },
-    ended: ({ request }) => {
-      if (model.events.nowS >= warmupS) ended++;
-      model.submit(agents.next(Agents.agentOf(request)));
-    },
-  });
-  start(model, agents);
-  model.events.runUntil(warmupS + seconds);
-  ttftS.sort((a, b) => a - b);
+  const endS = warmupS + seconds;
+  const simulation = runAgents(settings, agents, true, warmupS, endS);
+  const links = [...simulation.prefillLinks, ...simulation.decodeLinks];
+  const total = sum(links.map((link) => link.bytesBetween(warmupS, endS)));
   return {
-    model,
-    requestsPerS: ended / seconds,
-    ttftMeanS: ttftS.reduce((sum, value) => sum + value, 0) / ttftS.length,
+    scheduler: name,
+    maxOverMean: windowsS.map((windowS) => maxOverMean(links, warmupS, endS, windowS)),
+    linkUtilization: total / (settings.snicBytesPerS * links.length * seconds),
+    ...requestsOf(simulation, seconds),
+  };
+}
+
+function requestsOf(
+  { recorder }: Simulation,
+  seconds: number,
+): Pick<LinkBalance, 'requestsPerS' | 'ttftMeanS' | 'ttftP99S'> {
+  const ttftS = recorder.ttftS.sorted();
+  return {
+    requestsPerS: ttftS.length / seconds,
+    ttftMeanS: sum([...ttftS]) / Math.max(1, ttftS.length),
     ttftP99S: ttftS[Math.floor(0.99 * ttftS.length)] ?? 0,
   };
 }
 
-function measureAttention(
-  scheduler: ModelScheduler,
-  engines: readonly EngineCapacity[],
-  agents: Agents,
-  seconds: number,
-  quotaS: number,
-): number {
-  let slowest = 0;
-  let mean = 0;
-  const model: ClusterModel = new ClusterModel({ ...clusterOptions(engines), quotaS }, scheduler, {
-    ended: ({ request }) => model.submit(agents.next(Agents.agentOf(request))),
-    forward: (attentionS) => {
-      slowest += Math.max(...attentionS);
-      mean += attentionS.reduce((sum, value) => sum + value, 0) / attentionS.length;
-    },
-  });
-  start(model, agents);
-  model.events.runUntil(seconds);
-  return slowest / mean;
-}
-
-/** Agents come over the first second, so that no two submit at once. */
-function start(model: ClusterModel, agents: Agents): void {
-  for (let agent = 0; agent < agents.count; agent++) {
-    model.events.after(agent / agents.count, () => model.submit(agents.next(agent)));
-  }
+function sum(values: readonly number[]): number {
+  return values.reduce((all, value) => all + value, 0);
 }

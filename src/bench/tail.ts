@@ -1,9 +1,12 @@
-/** Time to first token of heavy-tailed prompts in a modelled cluster: the paper's policy against the tail policy. */
-import { Admission, type AdmissionOptions, type RequestDescription } from '../scheduler/index.js';
+/** Time to first token of heavy-tailed prompts in a simulated cluster: the paper's policy against the tail policy. */
+import {
+  Simulation,
+  type AgentScript,
+  type ClusterSettings,
+  type SimulatedWorkload,
+} from '../simulator/index.js';
 import { Draws } from '../trace/index.js';
-import { admissionOptions, tokenCounts } from './balance.js';
-import { ClusterModel, type ModelRequest, type PrefillState } from './model/cluster.js';
-import { blockTokens, capacities, clusterOptions, type Shape } from './model/setting.js';
+import { baseSettings, tokenCounts, type Shape } from './balance.js';
 
 export interface TailOptions extends Partial<Shape> {
   readonly loads?: readonly number[];
@@ -15,11 +18,7 @@ export interface TailOptions extends Partial<Shape> {
   readonly onProgress?: (step: string) => void;
 }
 
-export interface TailPolicy {
-  readonly admission: Partial<AdmissionOptions>;
-  /** Seconds a token of slack within an engine; 0: by the time reads are complete. */
-  readonly engineSlackSPerToken: number;
-}
+export type TailPolicy = Pick<ClusterSettings, 'hitTokenWeight' | 'betaTokens' | 'slackSPerToken'>;
 
 export interface TailRun {
   readonly load: number;
@@ -41,16 +40,10 @@ const tailBetaTokens = 2500;
  * computed tokens by itself; and with an order by slack on top, the tail policy.
  */
 export const tailPolicies: Readonly<Record<string, TailPolicy>> = {
-  paper: { admission: tokenCounts.prompt, engineSlackSPerToken: 0 },
-  'paper, best beta': { admission: { hitTokenWeight: 1, betaTokens: 300_000 }, engineSlackSPerToken: 0 },
-  'computed tokens': {
-    admission: { hitTokenWeight: 0, betaTokens: tailBetaTokens },
-    engineSlackSPerToken: 0,
-  },
-  tail: {
-    admission: { hitTokenWeight: 0, betaTokens: tailBetaTokens, order: 'slack', slackSPerToken },
-    engineSlackSPerToken: slackSPerToken,
-  },
+  paper: { ...tokenCounts.prompt, slackSPerToken: 0 },
+  'paper, best beta': { hitTokenWeight: 1, betaTokens: 300_000, slackSPerToken: 0 },
+  'computed tokens': { hitTokenWeight: 0, betaTokens: tailBetaTokens, slackSPerToken: 0 },
+  tail: { hitTokenWeight: 0, betaTokens: tailBetaTokens, slackSPerToken },
 };
 
 /** Bounds of the size classes, in new tokens. */
@@ -60,6 +53,7 @@ const most = classes.at(-1)!;
 const least = 64;
 /** Of the bounded Pareto distribution of new tokens: a hundredth of the requests has half of the work. */
 const tailIndex = 1.2;
+const blockTokens = 64;
 /** Arrivals before this are not measured. */
 const warmupS = 60;
 
@@ -78,86 +72,85 @@ export function benchTail(options: TailOptions = {}): TailResult {
     Object.entries(policies).map(([name, policy]) => {
       options.signal?.throwIfAborted();
       options.onProgress?.(`load ${load}, ${name}`);
-      const ttfts = arrivals(shape, policy, load * capacityPerS, warmupS + seconds, seed);
+      const ttfts = run(shape, policy, load * capacityPerS, warmupS + seconds, seed, warmupS, 1e6);
       return summarize(load, name, ttfts, seconds);
     }),
   );
   return { ...shape, seconds, capacityPerS, runs };
 }
 
-interface Ttft {
-  readonly request: ModelRequest;
-  readonly ttftS: number;
-  readonly endS: number;
+/** Of the requests that were measured, in the order of their first tokens. */
+interface Ttfts {
+  readonly newTokens: Float64Array;
+  readonly ttftS: Float64Array;
+  readonly firstTokenS: Float64Array;
 }
 
 /** Requests a second of the paper's policy when the queue is never empty. */
 function saturation(shape: Shape, spanS: number, seed: number): number {
-  const ttfts = arrivals(shape, tailPolicies.paper!, 1000, spanS, seed);
-  return ttfts.filter(({ endS }) => endS >= spanS / 2 && endS < spanS).length / (spanS / 2);
+  const { firstTokenS } = run(shape, tailPolicies.paper!, 1000, spanS, seed, 0, spanS);
+  return firstTokenS.filter((atS) => atS >= spanS / 2).length / (spanS / 2);
 }
 
-/** Poisson arrivals up to `untilS`; runs until all have their first token. */
-function arrivals(shape: Shape, policy: TailPolicy, perS: number, untilS: number, seed: number): Ttft[] {
-  const engines = capacities(shape);
-  const scheduler = new Admission({
-    ...admissionOptions(engines, 'shorter-queue', 'prompt', seed),
-    ...policy.admission,
-  });
-  const slack = policy.engineSlackSPerToken;
-  const dueS = ({ request, readyS }: PrefillState): number =>
-    slack === 0 ? readyS : request.submittedS + slack * (request.promptTokens - request.hitTokens);
-  const ttfts: Ttft[] = [];
-  const model = new ClusterModel(
-    { ...clusterOptions(engines), shorterFirst: (a, b) => dueS(a) - dueS(b) },
-    scheduler,
-    {
-      prefilled: (request, ttftS) => ttfts.push({ request, ttftS, endS: model.events.nowS }),
-      ended: () => undefined,
-    },
-  );
+/** Poisson arrivals up to `untilS`. */
+function run(
+  shape: Shape,
+  policy: TailPolicy,
+  perS: number,
+  untilS: number,
+  seed: number,
+  fromS: number,
+  maxVirtualS: number,
+): Ttfts {
+  const settings = { ...baseSettings(shape, seed), ...policy };
+  const workload = heavyTailed(perS, untilS, seed);
+  const simulation = new Simulation(settings, workload, { kind: 'trace' }, { maxVirtualS, warmupS: fromS });
+  simulation.advance(Infinity);
+  const { ttftNewTokens, ttftS, firstTokenS } = simulation.recorder;
+  return { newTokens: ttftNewTokens.values(), ttftS: ttftS.values(), firstTokenS: firstTokenS.values() };
+}
+
+function heavyTailed(perS: number, untilS: number, seed: number): SimulatedWorkload {
   const draws = new Draws(seed, 2, 0);
-  let count = 0;
-  const arrive = (): void => {
-    model.submit(heavyTailed(draws, count++));
-    const gapS = draws.exponential() / perS;
-    if (model.events.nowS + gapS < untilS) model.events.after(gapS, arrive);
-  };
-  model.events.after(0, arrive);
-  for (let endS = untilS; ; endS += 10) {
-    model.events.runUntil(endS);
-    if (ttfts.length === count) return ttfts;
+  const scripts: AgentScript[] = [];
+  const arrivalS: number[] = [];
+  for (let atS = 0; atS < untilS; atS += draws.exponential() / perS) {
+    scripts.push(request(draws));
+    arrivalS.push(atS);
   }
+  return { name: 'heavy tail', blockTokens, scripts, arrivalS: Float64Array.from(arrivalS) };
 }
 
-function heavyTailed(draws: Draws, index: number): RequestDescription {
+function request(draws: Draws): AgentScript {
   const u = draws.uniform();
   const ratio = (least / most) ** tailIndex;
   const newTokens = Math.floor(least / (1 - u * (1 - ratio)) ** (1 / tailIndex));
   const hitTokens = Math.floor((draws.uniform() * (65_536 - newTokens)) / blockTokens) * blockTokens;
-  return { request: `r${index}`, promptTokens: hitTokens + newTokens, hitTokens, maxNewTokens: 128 };
+  return {
+    promptTokens: Int32Array.of(hitTokens + newTokens),
+    hitTokens: Int32Array.of(hitTokens),
+    outputTokens: Int32Array.of(128),
+    thinkS: Float64Array.of(0),
+  };
 }
 
-function summarize(load: number, policy: string, ttfts: readonly Ttft[], seconds: number): TailRun {
-  const measured = ttfts.filter(({ request }) => request.submittedS >= warmupS);
-  const p = (values: readonly Ttft[], q: number): number => {
-    const sorted = values.map(({ ttftS }) => ttftS).sort((a, b) => a - b);
+function summarize(load: number, policy: string, ttfts: Ttfts, seconds: number): TailRun {
+  const { newTokens, ttftS, firstTokenS } = ttfts;
+  const p = (values: Float64Array, q: number): number => {
+    const sorted = values.slice().sort();
     return sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))] ?? 0;
   };
-  const ended = ttfts.filter(({ endS }) => endS >= warmupS && endS < warmupS + seconds).length;
+  const ended = firstTokenS.filter((atS) => atS < warmupS + seconds).length;
   return {
     load,
     policy,
-    ttftMeanS: measured.reduce((sum, { ttftS }) => sum + ttftS, 0) / measured.length,
-    ttftP50S: p(measured, 0.5),
-    ttftP99S: p(measured, 0.99),
+    ttftMeanS: ttftS.reduce((sum, value) => sum + value, 0) / ttftS.length,
+    ttftP50S: p(ttftS, 0.5),
+    ttftP99S: p(ttftS, 0.99),
     throughputPerS: ended / seconds,
     classes: classes.map((to, i) => {
       const from = i === 0 ? 0 : classes[i - 1]!;
-      const inClass = measured.filter(({ request }) => {
-        const newTokens = request.promptTokens - request.hitTokens;
-        return newTokens > from && newTokens <= to;
-      });
+      const inClass = ttftS.filter((_, index) => newTokens[index]! > from && newTokens[index]! <= to);
       return { newTokens: `${from + 1} to ${to}`, count: inClass.length, p99S: p(inClass, 0.99) };
     }),
   };

@@ -7,6 +7,7 @@ import { qosCommand } from './bench-qos.js';
 import { rdmaCommand } from './bench-rdma.js';
 import { routerCommand } from './bench-router.js';
 import { schedulerCommand } from './bench-scheduler.js';
+import { simulatorCommand } from './bench-simulator.js';
 import { storageCommand } from './bench-storage.js';
 import { addExamples, addOutputOptions, contextOf } from './support.js';
 
@@ -24,7 +25,8 @@ export function benchCommand(): Command {
     .addCommand(schedulerCommand())
     .addCommand(balanceCommand())
     .addCommand(tailCommand())
-    .addCommand(routerCommand());
+    .addCommand(routerCommand())
+    .addCommand(simulatorCommand());
 }
 
 function ringCommand(): Command {

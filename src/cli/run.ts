@@ -44,6 +44,16 @@ export const commands: readonly CommandEntry[] = [
     load: async () => (await import('./route-eval.js')).routeEvalCommand(),
   },
   {
+    name: 'simulate',
+    description: 'simulate clusters in virtual time; derive the published figures again',
+    load: async () => (await import('./simulate.js')).simulateCommand(),
+  },
+  {
+    name: 'plan',
+    description: 'plan a deployment: nodes of each role, capacity, bottleneck',
+    load: async () => (await import('./plan.js')).planCommand(),
+  },
+  {
     name: 'trace',
     description: 'look into a workload trace, or generate one',
     load: async () => (await import('./trace.js')).traceCommand(),
