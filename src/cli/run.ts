@@ -33,6 +33,16 @@ export const commands: readonly CommandEntry[] = [
     load: async () => (await import('./route-eval.js')).routeEvalCommand(),
   },
   {
+    name: 'route',
+    description: 'route requests to OpenAI-compatible servers by prefix and load',
+    load: async () => (await import('./route.js')).routeCommand(),
+  },
+  {
+    name: 'replica',
+    description: 'run emulated OpenAI-compatible servers',
+    load: async () => (await import('./replica.js')).replicaCommand(),
+  },
+  {
     name: 'trace',
     description: 'look into a workload trace, or generate one',
     load: async () => (await import('./trace.js')).traceCommand(),

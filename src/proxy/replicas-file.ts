@@ -1,0 +1,56 @@
+import { readFileSync, unwatchFile, watchFile } from 'node:fs';
+import { z } from 'zod';
+import { DualPathError } from '../errors/index.js';
+import type { ReplicaConfig } from './options.js';
+
+export const replicaSchema = z.strictObject({
+  url: z.string(),
+  name: z.string().optional(),
+  ranks: z.number().optional(),
+  engine: z.enum(['vllm', 'sglang']).optional(),
+  weight: z.number().optional(),
+  cache_tokens: z.number().optional(),
+});
+
+export function replicaOf({
+  cache_tokens: cacheTokens,
+  ...rest
+}: z.infer<typeof replicaSchema>): ReplicaConfig {
+  return { ...rest, cacheTokens };
+}
+
+/** Reads a list of replicas: JSON, each a URL or an object. @throws INVALID_ARGUMENT */
+export function readReplicasFile(path: string): ReplicaConfig[] {
+  try {
+    const value: unknown = JSON.parse(readFileSync(path, 'utf8'));
+    return z
+      .array(z.union([z.string().transform((url) => ({ url })), replicaSchema]))
+      .parse(value)
+      .map((each) => replicaOf(each));
+  } catch (error) {
+    const why = error instanceof z.ZodError ? z.prettifyError(error) : String(error);
+    throw new DualPathError(
+      'INVALID_ARGUMENT',
+      `${path} must be a JSON list of replicas, ["http://host:8000", {"url": "...", "ranks": 4}]: ${why}`,
+      { path },
+    );
+  }
+}
+
+/** Looks every second, since editors and orchestrators replace files rather than write them. Returns how to stop. */
+export function watchReplicasFile(
+  path: string,
+  onChange: (replicas: ReplicaConfig[]) => void,
+  onError: (error: unknown) => void,
+  intervalMs = 1000,
+): () => void {
+  const listener = (): void => {
+    try {
+      onChange(readReplicasFile(path));
+    } catch (error) {
+      onError(error);
+    }
+  };
+  watchFile(path, { interval: intervalMs }, listener);
+  return () => unwatchFile(path, listener);
+}
