@@ -60,16 +60,15 @@ export class Monitor {
   }
 
   /** Probes and polls one replica; a round that is still under way is not doubled. */
-  async poll(replica: Replica): Promise<void> {
-    if (replica.probing) return;
-    replica.probing = true;
-    try {
-      const [healthy] = await Promise.all([this.#probe(replica), this.#pollMetrics(replica)]);
-      if (healthy && performance.now() - replica.modelsMs > this.#desk.times.modelsMs)
-        await this.#pollModels(replica);
-    } finally {
-      replica.probing = false;
-    }
+  poll(replica: Replica): Promise<void> {
+    replica.polling ??= this.#poll(replica).finally(() => (replica.polling = null));
+    return replica.polling;
+  }
+
+  async #poll(replica: Replica): Promise<void> {
+    const [healthy] = await Promise.all([this.#probe(replica), this.#pollMetrics(replica)]);
+    if (healthy && performance.now() - replica.modelsMs > this.#desk.times.modelsMs)
+      await this.#pollModels(replica);
   }
 
   #maybeAdmit(target: Target, nowMs: number): void {
@@ -82,13 +81,20 @@ export class Monitor {
     this.#desk.admitted(target);
   }
 
-  /** Only counters can say that an engine stands still: without them nothing is known, and the deadline decides. */
+  /**
+   * Only counters can say that an engine stands still: without them nothing is known, and the deadline decides. Not every
+   * server counts within a prefill, so a long one is given twice the time that it should take.
+   */
   #isHung(target: Target, nowMs: number): boolean {
-    const { hungMs } = this.#desk.times;
     if (target.attempts.size === 0 || target.progress === null) return false;
-    if (nowMs - target.aliveMs < hungMs || nowMs - target.progressMs < hungMs) return false;
+    let silentMs = this.#desk.times.hungMs;
+    for (const { instance } of target.accounts.values()) {
+      const tokens = instance.dispatched.first?.uncachedTokens ?? 0;
+      silentMs = Math.max(silentMs, 2000 * tokens * this.#desk.prefillSPerToken);
+    }
+    if (nowMs - target.aliveMs < silentMs || nowMs - target.progressMs < silentMs) return false;
     for (const attempt of target.attempts) {
-      if (attempt.pausedMs === 0 && nowMs - attempt.startedMs >= hungMs) return true;
+      if (attempt.pausedMs === 0 && nowMs - attempt.startedMs >= silentMs) return true;
     }
     return false;
   }
@@ -140,13 +146,13 @@ export class Monitor {
   }
 
   async #pollMetrics(replica: Replica): Promise<void> {
-    const own = replica.targets.map((target) => awaitingFirstByte(target));
+    const own = replica.targets.map((target) => dispatchedTo(target));
     const answer = await this.#get(replica, '/metrics');
     if (answer?.status !== 200) return;
     const parsed = parseServerMetrics(answer.text);
     for (const [i, target] of replica.targets.entries()) {
       const metrics = metricsOfRank(parsed, target.rank ?? 0, replica.targets.length);
-      if (metrics !== undefined) this.#take(target, metrics, Math.max(own[i]!, awaitingFirstByte(target)));
+      if (metrics !== undefined) this.#take(target, metrics, Math.max(own[i]!, dispatchedTo(target)));
     }
   }
 
@@ -185,10 +191,10 @@ function get(dispatcher: Dispatcher, url: string, timeoutMs: number): ReturnType
   return fetchFrom(url, { dispatcher, signal: AbortSignal.timeout(timeoutMs) });
 }
 
-/** Requests that the replica may count among its waiting ones. */
-function awaitingFirstByte(target: Target): number {
+/** Requests that the replica may count among its waiting ones, and that the ledger has as such. */
+function dispatchedTo(target: Target): number {
   let count = 0;
-  for (const attempt of target.attempts) if (!attempt.committed) count++;
+  for (const { instance } of target.accounts.values()) count += instance.dispatched.size;
   return count;
 }
 

@@ -14,7 +14,8 @@ export class Replica {
   models: readonly string[] | null = null;
   modelsMs = -Infinity;
   draining = false;
-  probing = false;
+  /** The round of probes that is under way. */
+  polling: Promise<void> | null = null;
   /** Probes that failed in a row, and that succeeded. */
   probeFailures = 0;
   probeSuccesses = 0;

@@ -32,6 +32,7 @@ const names: Names = {
     'vllm:prompt_tokens_total',
     'vllm:generation_tokens_total',
     'vllm:iteration_tokens_total_sum',
+    'vllm:iteration_tokens_total_count',
     'vllm:request_success_total',
     'sglang:prompt_tokens_total',
     'sglang:generation_tokens_total',

@@ -25,6 +25,9 @@ export interface Job {
   over: boolean;
 }
 
+/** Tokens of a prefill step (chunked prefill). */
+const stepTokens = 2048;
+
 interface Entry extends Job {
   readonly keyed: KeyedPrompt;
   readonly events: JobEvents;
@@ -49,6 +52,8 @@ export class EmulatedEngine {
   cachedTokens = 0;
   generatedTokens = 0;
   finished = 0;
+  /** Steps of prefills and of decoding. */
+  steps = 0;
 
   constructor(options: EngineOptions) {
     this.options = options;
@@ -130,9 +135,20 @@ export class EmulatedEngine {
     // The last token of a prompt is always computed.
     const blocksMax = Math.min(blocks, Math.floor((promptTokens - 1) / blockTokens));
     entry.cachedTokens = this.#cache.match(keys, 0, blocksMax) * blockTokens;
-    const ms = 1000 * (promptTokens - entry.cachedTokens) * prefillSPerToken * this.#slowBy;
+    this.#prefillStep(entry, promptTokens - entry.cachedTokens, 1000 * prefillSPerToken);
+  }
+
+  #prefillStep(entry: Entry, leftTokens: number, msPerToken: number): void {
+    const tokens = Math.min(stepTokens, leftTokens);
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.#prefilled(entry), ms);
+    this.#timer = setTimeout(
+      () => {
+        this.steps++;
+        if (tokens < leftTokens) this.#prefillStep(entry, leftTokens - tokens, msPerToken);
+        else this.#prefilled(entry);
+      },
+      tokens * msPerToken * this.#slowBy,
+    );
   }
 
   #prefilled(entry: Entry): void {
@@ -151,6 +167,7 @@ export class EmulatedEngine {
     if (this.#stepTimer !== undefined || this.#decoding.size === 0 || this.#hangs) return;
     this.#stepTimer = setTimeout(() => {
       this.#stepTimer = undefined;
+      this.steps++;
       for (const entry of [...this.#decoding]) this.#emit(entry);
       this.#step();
     }, this.options.tokenMs * this.#slowBy);

@@ -177,12 +177,15 @@ export class EmulatedReplica {
     return {
       token: (index) => {
         const { kind, after_tokens: after } = this.#fault;
+        if (response.writableEnded || response.destroyed) return;
         if (kind === 'die' && index >= after) response.destroy();
         else if (kind === 'error-event' && index === after) {
           response.end(`data: ${errorBody(new ApiError(500, 'a fault that was asked for'))}\n\n`);
         } else response.write((index === 0 ? streamHead(api, answer) : '') + streamToken(api, answer, index));
       },
-      end: () => response.end(streamEnd(api, answer, includeUsage)),
+      end: () => {
+        if (!response.writableEnded) response.end(streamEnd(api, answer, includeUsage));
+      },
     };
   }
 
@@ -224,6 +227,7 @@ export class EmulatedReplica {
     add('kv_cache_usage_perc', 'gauge', (engine) => engine.cacheUsage);
     add('prompt_tokens_total', 'counter', (engine) => engine.promptTokens);
     add('generation_tokens_total', 'counter', (engine) => engine.generatedTokens);
+    add('iteration_tokens_total_count', 'counter', (engine) => engine.steps);
     add('prefix_cache_hits_total', 'counter', (engine) => engine.cachedTokens);
     add('request_success_total', 'counter', (engine) => engine.finished);
     return `${lines.join('\n')}\n`;
