@@ -3,6 +3,7 @@ import { formatBytes, formatCount, renderTable } from '../telemetry/index.js';
 import type { PostResult, RingResult } from '../bench/index.js';
 import { lookupCommand } from './bench-lookup.js';
 import { balanceCommand, tailCommand } from './bench-model.js';
+import { proxyCommand } from './bench-proxy.js';
 import { routerCommand } from './bench-router.js';
 import { schedulerCommand } from './bench-scheduler.js';
 import { storageCommand } from './bench-storage.js';
@@ -20,7 +21,8 @@ export function benchCommand(): Command {
     .addCommand(schedulerCommand())
     .addCommand(balanceCommand())
     .addCommand(tailCommand())
-    .addCommand(routerCommand());
+    .addCommand(routerCommand())
+    .addCommand(proxyCommand());
 }
 
 function ringCommand(): Command {

@@ -43,6 +43,11 @@ export const commands: readonly CommandEntry[] = [
     load: async () => (await import('./replica.js')).replicaCommand(),
   },
   {
+    name: 'load',
+    description: 'replay a trace over HTTP against a server or the router',
+    load: async () => (await import('./load.js')).loadCommand(),
+  },
+  {
     name: 'trace',
     description: 'look into a workload trace, or generate one',
     load: async () => (await import('./trace.js')).traceCommand(),
