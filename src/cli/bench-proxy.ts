@@ -57,13 +57,14 @@ export function proxyCommand(): Command {
 function proxyText(result: ProxyBenchResult): string {
   const ms = (value: number): string => value.toFixed(2);
   const throughput = renderTable({
-    head: ['requests a second, closed loop', 'body', 'median', 'min', 'max', 'failed'],
-    rows: result.throughput.map(({ proxy, bodyBytes, perS, perSMin, perSMax, failed }) => [
+    head: ['requests a second, closed loop', 'body', 'median', 'min', 'max', 'CPU us', 'failed'],
+    rows: result.throughput.map(({ proxy, bodyBytes, perS, perSMin, perSMax, cpuUs, failed }) => [
       proxy,
       formatBytes(bodyBytes),
       formatCount(Math.round(perS)),
       formatCount(Math.round(perSMin)),
       formatCount(Math.round(perSMax)),
+      cpuUs === null ? '' : cpuUs.toFixed(0),
       String(failed),
     ]),
   });

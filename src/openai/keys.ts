@@ -20,6 +20,8 @@ export interface KeyedPrompt {
 }
 
 const digestBytes = 32;
+/** Scopes whose beginning of the chain is kept. */
+const seedsMax = 1024;
 
 /**
  * Block keys of prompts: a chain of SHA-256 that begins with a secret, the tenant and the prompt's scope, cut to 64 bits
@@ -29,6 +31,7 @@ export class PromptKeys {
   readonly #options: PromptKeyOptions;
   /** The state of the chain, then the block. */
   readonly #scratch: Buffer;
+  readonly #seeds = new Map<string, Buffer>();
   readonly #blockBytes: number;
   readonly #idBlockBytes: number;
 
@@ -47,13 +50,20 @@ export class PromptKeys {
       ? Buffer.from(content, 'utf8')
       : Buffer.from(content.buffer, content.byteOffset, content.byteLength);
     const kind = isText ? 'text' : 'ids';
-    createHmac('sha256', secret)
-      .update(JSON.stringify([kind, tenant, scope]))
-      .digest()
-      .copy(this.#scratch);
+    this.#seed(JSON.stringify([kind, tenant, scope]), secret).copy(this.#scratch);
     const keys = this.#chain(bytes, isText ? this.#blockBytes : this.#idBlockBytes);
     const tokens = isText ? Math.ceil((bytes.length + extraTextBytes) / bytesPerToken) : content.length;
     return { keys, blocks: keys.length / 2, promptTokens: Math.max(1, tokens + extraTokens) };
+  }
+
+  /** Most prompts have the scope of others. */
+  #seed(scope: string, secret: Uint8Array): Buffer {
+    let seed = this.#seeds.get(scope);
+    if (seed !== undefined) return seed;
+    if (this.#seeds.size >= seedsMax) this.#seeds.clear();
+    seed = createHmac('sha256', secret).update(scope).digest();
+    this.#seeds.set(scope, seed);
+    return seed;
   }
 
   #chain(bytes: Buffer, blockBytes: number): Uint32Array {

@@ -1,5 +1,5 @@
 import { spawn, type ChildProcess } from 'node:child_process';
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
@@ -11,6 +11,8 @@ import { fileURLToPath } from 'node:url';
 export interface Contender {
   readonly name: string;
   readonly port: number;
+  /** Processor time of its processes so far, in seconds; null where there is none to ask. */
+  cpuS(): number | null;
   stop(): Promise<void>;
 }
 
@@ -40,7 +42,7 @@ export async function startContender(
   core: number | null,
   policy: string,
 ): Promise<Contender | null> {
-  if (name === 'none') return { name, port: upstreams[0]!, stop: () => Promise.resolve() };
+  if (name === 'none') return { name, port: upstreams[0]!, cpuS: () => null, stop: () => Promise.resolve() };
   const port = await freePort();
   const folder = await mkdtemp(join(tmpdir(), 'dualpath-bench-'));
   const command = await commandOf(name, port, upstreams, folder, policy);
@@ -55,7 +57,7 @@ export async function startContender(
     await ended(child);
     await rm(folder, { recursive: true, force: true });
   };
-  if (await answers(port, child)) return { name, port, stop };
+  if (await answers(port, child)) return { name, port, cpuS: () => cpuOf(child.pid!), stop };
   await stop();
   return null;
 }
@@ -116,6 +118,22 @@ http {
   }
 }
 `;
+}
+
+/** Of a process and its children, by proc(5): fields 14 and 15, in ticks of 10 ms. */
+function cpuOf(pid: number): number {
+  try {
+    const fields = readFileSync(`/proc/${pid}/stat`, 'utf8')
+      .replace(/^.*\) /, '')
+      .split(' ');
+    const own = (Number(fields[11]) + Number(fields[12])) / 100;
+    const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim();
+    return children === ''
+      ? own
+      : children.split(' ').reduce((sum, child) => sum + cpuOf(Number(child)), own);
+  } catch {
+    return 0;
+  }
 }
 
 async function answers(port: number, child: ChildProcess): Promise<boolean> {

@@ -38,6 +38,8 @@ export interface ThroughputRow {
   readonly perS: number;
   readonly perSMin: number;
   readonly perSMax: number;
+  /** Processor time that the proxy took for each; what a machine shared with others leaves comparable. */
+  readonly cpuUs: number | null;
   readonly failed: number;
 }
 
@@ -69,7 +71,7 @@ export interface ProxyBenchResult {
 }
 
 const eventMs = 100;
-const warmUpMs = 500;
+const warmUpMs = 1000;
 /** Distinct prompts: neither all alike nor all new. */
 const distinct = 64;
 const upstreamCount = 4;
@@ -122,16 +124,26 @@ async function measureThroughput(
   for (const bodyBytes of sizesBytes) {
     const requests = requestsOf(bodyBytes);
     const rates = new Map<Contender, RateResult[]>(contenders.map((contender) => [contender, []]));
+    const cpuS = new Map<Contender, number>();
     // In turn, so that what the machine does meanwhile falls on all alike.
     for (let round = 0; round < rounds; round++) {
       for (const contender of contenders) {
         if (isOver()) return rows;
         progress(`${contender.name}, ${bodyBytes} bytes, round ${round + 1}`);
         const { port } = contender;
-        rates.get(contender)!.push(await closedLoop(port, requests, connections, warmUpMs, measureMs));
+        // What is not measured yet warms it up: code, caches, connections.
+        await closedLoop(port, requests, connections, 0, warmUpMs);
+        const beforeS = contender.cpuS();
+        rates.get(contender)!.push(await closedLoop(port, requests, connections, 0, measureMs));
+        if (beforeS !== null) {
+          cpuS.set(contender, (cpuS.get(contender) ?? 0) + contender.cpuS()! - beforeS);
+        }
       }
     }
-    for (const [{ name }, results] of rates) {
+    for (const [contender, results] of rates) {
+      const { name } = contender;
+      const requestCount = results.reduce((sum, each) => sum + each.requests, 0);
+      const usedS = cpuS.get(contender);
       const perS = results.map((each) => each.perS).sort((a, b) => a - b);
       rows.push({
         proxy: name as ContenderName,
@@ -139,6 +151,7 @@ async function measureThroughput(
         perS: perS[perS.length >> 1]!,
         perSMin: perS[0]!,
         perSMax: perS.at(-1)!,
+        cpuUs: usedS === undefined || requestCount === 0 ? null : (1e6 * usedS) / requestCount,
         failed: results.reduce((sum, { failed }) => sum + failed, 0),
       });
     }

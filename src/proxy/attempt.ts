@@ -36,6 +36,7 @@ export class Attempt implements Dispatcher.DispatchHandler {
   readonly #wantsId: boolean;
   #controller: Dispatcher.DispatchController | null = null;
   #message: string | undefined;
+  #isSent = false;
 
   constructor(owner: AttemptOwner, target: Target, response: ServerResponse, wantsId: boolean) {
     this.#owner = owner;
@@ -68,7 +69,15 @@ export class Attempt implements Dispatcher.DispatchHandler {
     if (this.over) return;
     this.lastByteMs = this.target.aliveMs = performance.now();
     this.watch?.data(chunk);
-    if (!this.committed) this.#commit();
+    if (!this.committed) {
+      this.#commit();
+      // A body that is whole already leaves with its head, in one write.
+      if (this.header('content-length') === String(chunk.length)) {
+        this.#isSent = true;
+        this.#response.end(chunk);
+        return;
+      }
+    }
     if (this.#response.write(chunk)) return;
     controller.pause();
     this.pausedMs = this.lastByteMs;
@@ -83,7 +92,7 @@ export class Attempt implements Dispatcher.DispatchHandler {
     if (this.over) return;
     if (!this.committed) this.#commit();
     this.#leave();
-    this.#response.end();
+    if (!this.#isSent) this.#response.end();
     this.#owner.ended(this);
   }
 
