@@ -1,3 +1,4 @@
+import { setMaxListeners } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Pool } from 'undici';
 import { DualPathError } from '../errors/index.js';
@@ -35,7 +36,9 @@ export async function runLoad(sessions: readonly Session[], options: LoadOptions
     keepAliveTimeout: 4000,
   });
   const maker = new PromptMaker(sessions, options.seed, options.vocabulary);
-  const signal = options.signal ?? new AbortController().signal;
+  const signal = AbortSignal.any(options.signal === undefined ? [] : [options.signal]);
+  // One for each request under way.
+  setMaxListeners(0, signal);
   const sent: Sent[] = [];
   const promptTokens: number[] = [];
   const underWay = new Set<Promise<void>>();

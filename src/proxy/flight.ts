@@ -1,4 +1,5 @@
 import type { ServerResponse } from 'node:http';
+import { Readable } from 'node:stream';
 import {
   ApiError,
   withMember,
@@ -42,6 +43,13 @@ export interface FlightPlan {
 }
 
 const retryable: ReadonlySet<number> = new Set([429, 500, 502, 503, 504]);
+
+/** A large body is written piece by piece, as the connection takes it: streams of others go in between. */
+const pieceBytes = 128 * 1024;
+
+function* piecesOf(body: Buffer): Generator<Buffer> {
+  for (let at = 0; at < body.length; at += pieceBytes) yield body.subarray(at, at + pieceBytes);
+}
 
 /** A request to a model, from its body to its end: in the ledger, at one replica or, once, at a second. */
 export class Flight implements AttemptOwner, Passenger {
@@ -99,7 +107,12 @@ export class Flight implements AttemptOwner, Passenger {
       const expectedMs = 1000 * cluster.dispatchedS(request.instance);
       this.#timer = setTimeout(() => this.#expectPrefilled(request), Math.ceil(expectedMs));
     }
-    target.replica.pool.dispatch({ path, method: 'POST', headers, body }, attempt);
+    const isLarge = body.length > 2 * pieceBytes;
+    if (isLarge) headers.push('content-length', String(body.length));
+    target.replica.pool.dispatch(
+      { path, method: 'POST', headers, body: isLarge ? Readable.from(piecesOf(body)) : body },
+      attempt,
+    );
   }
 
   refused(): void {
@@ -276,12 +289,13 @@ export class Flight implements AttemptOwner, Passenger {
 
   #shapeFor(target: Target): { headers: string[]; body: Buffer; path: string; api: Api } {
     const { path, api, prompt } = this.plan;
-    let { headers, body } = this.plan;
+    let { body } = this.plan;
+    const headers = [...this.plan.headers];
     if (prompt.namesRank) body = withoutMember(withoutMember(body, 'data_parallel_rank'), 'routed_dp_rank');
     if (target.rank !== null) {
       if (target.replica.config.engine === 'sglang')
         body = withMember(body, 'data_parallel_rank', target.rank);
-      else headers = [...headers, 'x-data-parallel-rank', String(target.rank)];
+      else headers.push('x-data-parallel-rank', String(target.rank));
     }
     return { headers, body, path, api };
   }

@@ -50,11 +50,11 @@ export class Monitor {
     const targets: Target[] = [];
     for (const replica of this.#desk.replicas()) targets.push(...replica.targets);
     for (const target of targets) {
-      if (target.ejection !== null) this.#maybeAdmit(target, nowMs);
-      else if (this.#isHung(target, nowMs)) {
+      // Also one that was passed over before, for being slow or not answering probes: what it has must not wait on.
+      if (this.#isHung(target, nowMs)) {
         this.eject(target, 'hung');
         this.#desk.hangs(target);
-      }
+      } else if (target.ejection !== null) this.#maybeAdmit(target, nowMs);
     }
     this.#ejectSlow(targets, nowMs);
   }

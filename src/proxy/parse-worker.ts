@@ -5,7 +5,7 @@ import type { ParseReply, ParseTask } from './parse-pool.js';
 import { Preparer, type PrepareOptions } from './prepare.js';
 
 // Of this thread alone (setpriority(2) on Linux): on a core that it shares, streams go first.
-if (process.platform === 'linux') setPriority(10);
+if (process.platform === 'linux') setPriority(19);
 
 const preparer = new Preparer(workerData as PrepareOptions);
 

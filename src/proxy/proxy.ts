@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { DualPathError, isDualPathError } from '../errors/index.js';
@@ -73,7 +74,7 @@ export class Proxy {
     );
     this.#server.on('clientError', refuseClient);
     const { adminToken, adminPort } = this.options;
-    const name = `${this.options.host}:${this.options.port}:${process.pid}`;
+    const name = randomBytes(8).toString('hex');
     this.#peers = new Peers(this.fleet.routing, this.options.peers, adminToken, name);
     this.#admin =
       adminPort === null

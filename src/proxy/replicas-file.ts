@@ -1,4 +1,4 @@
-import { readFileSync, unwatchFile, watchFile } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { z } from 'zod';
 import { DualPathError } from '../errors/index.js';
 import type { ReplicaConfig } from './options.js';
@@ -37,20 +37,26 @@ export function readReplicasFile(path: string): ReplicaConfig[] {
   }
 }
 
-/** Looks every second, since editors and orchestrators replace files rather than write them. Returns how to stop. */
+/**
+ * Reads the file every second, since editors and orchestrators replace files rather than write them, and tells of it at
+ * first and whenever its text has changed. Returns how to stop.
+ */
 export function watchReplicasFile(
   path: string,
   onChange: (replicas: ReplicaConfig[]) => void,
   onError: (error: unknown) => void,
   intervalMs = 1000,
 ): () => void {
-  const listener = (): void => {
+  let last: string | null = null;
+  const timer = setInterval(() => {
     try {
+      const text = readFileSync(path, 'utf8');
+      if (text === last) return;
+      last = text;
       onChange(readReplicasFile(path));
     } catch (error) {
       onError(error);
     }
-  };
-  watchFile(path, { interval: intervalMs }, listener);
-  return () => unwatchFile(path, listener);
+  }, intervalMs);
+  return () => clearInterval(timer);
 }
