@@ -103,9 +103,10 @@ class Reader implements Dispatcher.DispatchHandler {
 
   #extra(text: string): void {
     const value = JSON.parse(text) as { error?: { message?: string } | null; usage?: Usage | null };
-    if (value.error != null) this.#sent.error = value.error.message ?? 'an error event';
+    if (value.error !== undefined && value.error !== null)
+      this.#sent.error = value.error.message ?? 'an error event';
     const { usage } = value;
-    if (usage == null) return;
+    if (usage === undefined || usage === null) return;
     this.#sent.outputTokens = usage.completion_tokens ?? 0;
     this.#sent.promptTokens = usage.prompt_tokens ?? 0;
     this.#sent.cachedTokens = usage.prompt_tokens_details?.cached_tokens ?? null;

@@ -44,7 +44,7 @@ export class Passage implements AttemptOwner {
     target.replica.pool.dispatch(
       {
         path: url,
-        method: method as Dispatcher.HttpMethod,
+        method: method,
         headers,
         body: body ?? (hasBody ? this.#limited() : null),
       },

@@ -158,7 +158,7 @@ export class Proxy {
     response.once('close', () => this.#memory.release(read.length));
     const isLarge = this.#pool !== null && read.length >= limits.workerBytes;
     const prepared: Prepared & { body?: Buffer } = isLarge
-      ? await this.#pool!.prepare(api, read, tenant)
+      ? await this.#pool.prepare(api, read, tenant)
       : this.#preparer.prepare(api, read, tenant);
     if (response.destroyed) return;
     const group = this.fleet.routing.groupOf(prepared.prompt.model);

@@ -48,14 +48,17 @@ export function watchReplicasFile(
   intervalMs = 1000,
 ): () => void {
   let last: string | null = null;
+  let lastError = '';
   const timer = setInterval(() => {
     try {
       const text = readFileSync(path, 'utf8');
       if (text === last) return;
       last = text;
       onChange(readReplicasFile(path));
+      lastError = '';
     } catch (error) {
-      onError(error);
+      if (String(error) !== lastError) onError(error);
+      lastError = String(error);
     }
   }, intervalMs);
   return () => clearInterval(timer);

@@ -1,5 +1,5 @@
 import type { ServerResponse } from 'node:http';
-import { ApiError, errorBody } from '../openai/index.js';
+import { errorBody, type ApiError } from '../openai/index.js';
 
 /** A client that still sends is listened to for so long, or its answer would be lost with the connection. */
 const lingerMs = 1000;

@@ -66,7 +66,7 @@ export function parseServerMetrics(text: string): Map<number | null, ServerMetri
     const rank = rankLabel.exec(match[2] ?? '')?.[1];
     const key = rank === undefined ? null : Number(rank);
     let ofRank = sums.get(key);
-    if (ofRank === undefined) sums.set(key, (ofRank = new Map()));
+    if (ofRank === undefined) sums.set(key, (ofRank = new Map<string, number>()));
     // Several samples of a name are several models or adapters of one engine.
     ofRank.set(match[1]!, (ofRank.get(match[1]!) ?? 0) + value);
   }
