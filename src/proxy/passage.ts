@@ -1,6 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Transform } from 'node:stream';
-import type { Dispatcher } from 'undici';
 import { ApiError } from '../openai/index.js';
 import { Attempt, type AttemptOwner } from './attempt.js';
 import { sendError } from './send-error.js';
