@@ -38,11 +38,7 @@ export function replicaCommand(): Command {
     .option('--block-tokens <count>', 'tokens of a cached block', positiveInteger, 16)
     .option('--bytes-per-token <count>', 'bytes of text that count as a token', positiveInteger, 4);
   addOutputOptions(command);
-  addExamples(
-    command,
-    'dualpath replica --count 3',
-    `curl -d '{"kind":"slow","factor":10}' http://127.0.0.1:8001/fault   # none, hang, error, die, garbage, ...`,
-  );
+  addExamples(command, 'dualpath replica --count 3', 'dualpath replica --models base,adapter --ranks 2');
   return command.action(async (flags: Flags, command: Command) => {
     const context = contextOf(command);
     const { EmulatedReplica } = await import('../replica/index.js');

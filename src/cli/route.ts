@@ -95,49 +95,50 @@ export function routeCommand(): Command {
     'dualpath route --replica http://127.0.0.1:8001 --replica http://127.0.0.1:8002',
     'dualpath route --replica http://gpu-1:8000,ranks=8 --replica http://gpu-2:30000,engine=sglang --admin-port 9000',
   );
-  return command.action(async (flags: Flags, command: Command) => {
-    const context = contextOf(command);
-    const { Proxy, readReplicasFile, watchReplicasFile } = await import('../proxy/index.js');
-    const { replicasFile } = flags;
-    const listed = replicasFile === undefined ? [] : readReplicasFile(replicasFile);
-    if (flags.replica.length + listed.length === 0 && flags.adminPort === undefined) {
-      throw new DualPathError(
-        'INVALID_ARGUMENT',
-        'there is no server to route to: give --replica, --replicas-file, or --admin-port to add some later',
+  return command.action(runRoute);
+}
+
+async function runRoute(flags: Flags, command: Command): Promise<void> {
+  const context = contextOf(command);
+  const { Proxy, readReplicasFile, watchReplicasFile } = await import('../proxy/index.js');
+  const { replicasFile } = flags;
+  const listed = replicasFile === undefined ? [] : readReplicasFile(replicasFile);
+  if (flags.replica.length + listed.length === 0 && flags.adminPort === undefined) {
+    throw new DualPathError(
+      'INVALID_ARGUMENT',
+      'there is no server to route to: give --replica, --replicas-file, or --admin-port to add some later',
+    );
+  }
+  const options = await optionsOf(flags, [...flags.replica, ...listed]);
+  const proxy = new Proxy(options, (message) => context.note(message));
+  let stopWatching = (): void => undefined;
+  try {
+    await proxy.start();
+    context.note(`routing on http://${flags.host}:${proxy.port} by ${flags.policy}`);
+    if (proxy.adminPort !== null) context.note(`admin on http://${flags.adminHost}:${proxy.adminPort}`);
+    for (const { name, models } of proxy.fleet.status()) {
+      context.note(`  ${name}: ${models === null ? 'no answer yet' : models.join(', ')}`);
+    }
+    if (replicasFile !== undefined) {
+      const note = (error: unknown): void => context.note(`kept the replicas as they were: ${String(error)}`);
+      stopWatching = watchReplicasFile(
+        replicasFile,
+        (configs) => void proxy.fleet.set([...flags.replica, ...configs]).catch(note),
+        note,
       );
     }
-    const options = await optionsOf(flags, [...flags.replica, ...listed]);
-    const proxy = new Proxy(options, (message) => context.note(message));
-    let stopWatching = (): void => undefined;
-    try {
-      await proxy.start();
-      context.note(`routing on http://${flags.host}:${proxy.port} by ${flags.policy}`);
-      if (proxy.adminPort !== null) context.note(`admin on http://${flags.adminHost}:${proxy.adminPort}`);
-      for (const { name, models } of proxy.fleet.status()) {
-        context.note(`  ${name}: ${models === null ? 'no answer yet' : models.join(', ')}`);
-      }
-      if (replicasFile !== undefined) {
-        const note = (error: unknown): void =>
-          context.note(`kept the replicas as they were: ${String(error)}`);
-        stopWatching = watchReplicasFile(
-          replicasFile,
-          (configs) => void proxy.fleet.set([...flags.replica, ...configs]).catch(note),
-          note,
-        );
-      }
-      await untilAborted(context.signal);
-      context.note('closing: requests under way are given 10 s');
-    } finally {
-      stopWatching();
-      await proxy.close();
-    }
-    const requests = await proxy.metrics.requests.get();
-    const ended = requests.values.map(({ labels, value }) => ({ ...labels, count: value }));
-    context.result(
-      { requests: ended },
-      () => `requests ended: ${ended.reduce((sum, { count }) => sum + count, 0)}`,
-    );
-  });
+    await untilAborted(context.signal);
+    context.note('closing: requests under way are given 10 s');
+  } finally {
+    stopWatching();
+    await proxy.close();
+  }
+  const requests = await proxy.metrics.requests.get();
+  const ended = requests.values.map(({ labels, value }) => ({ ...labels, count: value }));
+  context.result(
+    { requests: ended },
+    () => `requests ended: ${ended.reduce((sum, { count }) => sum + count, 0)}`,
+  );
 }
 
 async function optionsOf(flags: Flags, replicas: ReplicaConfig[]): Promise<Partial<ProxyOptions>> {
