@@ -5,6 +5,7 @@ import { lookupCommand } from './bench-lookup.js';
 import { balanceCommand, tailCommand } from './bench-model.js';
 import { qosCommand } from './bench-qos.js';
 import { rdmaCommand } from './bench-rdma.js';
+import { proxyCommand } from './bench-proxy.js';
 import { routerCommand } from './bench-router.js';
 import { schedulerCommand } from './bench-scheduler.js';
 import { simulatorCommand } from './bench-simulator.js';
@@ -26,7 +27,8 @@ export function benchCommand(): Command {
     .addCommand(balanceCommand())
     .addCommand(tailCommand())
     .addCommand(routerCommand())
-    .addCommand(simulatorCommand());
+    .addCommand(simulatorCommand())
+    .addCommand(proxyCommand());
 }
 
 function ringCommand(): Command {

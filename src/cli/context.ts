@@ -112,6 +112,14 @@ export function contextOf(command: Command): CliContext {
   return new CliContext(run.io, run.outcome, { json: options.json === true, quiet: options.quiet === true });
 }
 
+/** Until the user interrupts: for commands that serve. */
+export function untilAborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    else signal.addEventListener('abort', () => resolve(), { once: true });
+  });
+}
+
 /** Adds --json and --quiet, which contextOf reads. */
 export function addOutputOptions(command: Command): Command {
   return command

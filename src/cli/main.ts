@@ -3,11 +3,13 @@ import { exitCodes } from './output.js';
 import { run } from './run.js';
 
 const controller = new AbortController();
-process.on('SIGINT', () => {
+const interrupt = (): void => {
   // The second time the user means it.
   if (controller.signal.aborted) process.exit(exitCodes.interrupted.code);
   controller.abort();
-});
+};
+process.on('SIGINT', interrupt);
+process.on('SIGTERM', interrupt);
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   // The reader of a pipe, such as head, has seen enough.
   if (error.code !== 'EPIPE') throw error;

@@ -54,6 +54,21 @@ export const commands: readonly CommandEntry[] = [
     load: async () => (await import('./plan.js')).planCommand(),
   },
   {
+    name: 'route',
+    description: 'route requests to OpenAI-compatible servers by prefix and load (HTTP/1.1)',
+    load: async () => (await import('./route.js')).routeCommand(),
+  },
+  {
+    name: 'replica',
+    description: 'run emulated OpenAI-compatible servers: a real prefix cache, a model of time, no model',
+    load: async () => (await import('./replica.js')).replicaCommand(),
+  },
+  {
+    name: 'load',
+    description: 'replay a trace over HTTP against an OpenAI-compatible server or the router',
+    load: async () => (await import('./load.js')).loadCommand(),
+  },
+  {
     name: 'trace',
     description: 'look into a workload trace, or generate one',
     load: async () => (await import('./trace.js')).traceCommand(),

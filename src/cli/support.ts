@@ -3,6 +3,7 @@ export {
   addExamples,
   addOutputOptions,
   contextOf,
+  untilAborted,
   type CliContext,
   type CliIo,
   type Progress,

@@ -6,7 +6,7 @@ import type { RouteTrace } from './trace.js';
  * trace, up to 28 requests each): the requests of one time are spread, by the seed, over the time until the next. Then
  * time is stretched to the rate. The order stays.
  */
-export function arrivalTimesS(trace: RouteTrace, qps: number, seed: number): Float64Array {
+export function arrivalTimesS(trace: Pick<RouteTrace, 'arrivalMs'>, qps: number, seed: number): Float64Array {
   const random = new SeededRandom(seed);
   const { arrivalMs } = trace;
   const count = arrivalMs.length;

@@ -1,4 +1,5 @@
 /** The evaluation of routing policies in virtual time, on emulated replicas. */
+export { arrivalTimesS } from './arrivals.js';
 export type { CapacityComparison, Comparison, Point, PolicyCurve } from './curves.js';
 export {
   evaluate,

@@ -28,6 +28,9 @@ export const keyBlocksMax = 64;
 /** Sub-keys of one prefix: 2 to this power at most. */
 const subKeysMaxLog2 = 16;
 
+/** Extended prefixes that are told to other trees, and taken over from them. */
+export const exchangedKeysMax = 4096;
+
 /** What follows the number of instances. */
 export interface HotnessScale {
   /** Requests of the window. */
@@ -96,6 +99,8 @@ export class HotnessTree {
   #subKeys = 0;
   #changes = 0;
   #uncounted = 0;
+  /** Extended by other trees: the high word by the low one. Two that share a low word are one too many to matter. */
+  readonly #adopted = new Map<number, number>();
 
   /** @throws INVALID_ARGUMENT for a window or limit that is not a whole number from 1 */
   constructor(options: HotnessOptions) {
@@ -241,11 +246,36 @@ export class HotnessTree {
     return true;
   }
 
+  /** Extended prefixes, two u32 each, `exchangedKeysMax` at most: not those that were only taken over. */
+  extendedKeys(): Uint32Array {
+    const keys: number[] = [];
+    for (let node = 0; node < this.#used && keys.length < 2 * exchangedKeysMax; node++) {
+      if (this.#get(node, samples) > 0 && this.#get(node, extended) > 0) {
+        keys.push(this.#get(node, low), this.#get(node, high));
+      }
+    }
+    return Uint32Array.from(keys);
+  }
+
+  /**
+   * Trees that see different requests reach different depths, and prompts then meet in none of the caches. What another
+   * tree extends counts as extended here until it is not among `keys` any more.
+   */
+  adoptExtended(keys: Uint32Array): void {
+    this.#adopted.clear();
+    const end = Math.min(keys.length, 2 * exchangedKeysMax);
+    for (let i = 0; i + 1 < end; i += 2) this.#adopted.set(keys[i]!, keys[i + 1]!);
+  }
+
   /** Whether the prefix is extended; here it shrinks, when a prompt comes by and its share has fallen. */
   #isExtended(node: number, depth: number): boolean {
-    if (this.#get(node, extended) === 0) return false;
+    const adopted =
+      this.#adopted.size > 0 && this.#adopted.get(this.#get(node, low)) === this.#get(node, high);
+    if (this.#get(node, extended) === 0) return adopted;
     if (this.#weight[node]! >= this.#scale.shrinkBelow * this.#total) return true;
     this.#set(node, extended, 0);
+    // Also while others extend it: two trees that wait for each other would never shrink.
+    if (adopted) return true;
     this.#set(node, keyedBefore, depth + 1);
     this.#set(node, grace, this.#scale.window);
     this.#changes++;
@@ -258,8 +288,11 @@ export class HotnessTree {
     if (spread === undefined) return 0;
     const wanted = this.#weight[node]! / (spread.subKeyShare * this.#total);
     const log2 = Math.min(subKeysMaxLog2, Math.max(0, Math.ceil(Math.log2(wanted))));
-    let now = this.#get(node, extended) - 1;
-    if (log2 > now || log2 < now - 1) this.#set(node, extended, (now = log2) + 1);
+    // 0 where another tree extends it: nothing is kept here then.
+    const before = this.#get(node, extended);
+    let now = before - 1;
+    if (log2 > now || log2 < now - 1) now = log2;
+    if (before > 0) this.#set(node, extended, now + 1);
     return 2 ** now < spread.subKeysMax ? 2 ** now : 0;
   }
 

@@ -17,6 +17,10 @@ export interface RoutingPolicy {
   instanceAdded?(instance: Instance, cluster: Cluster): void;
   /** Also when it begins to drain. */
   instanceRemoved?(instance: Instance, cluster: Cluster): void;
+  /** Prefixes that it keys deeper, two u32 each: what routers side by side tell each other. */
+  extendedKeys?(): Uint32Array;
+  /** Prefixes that other routers key deeper at present; they are keyed deeper here, too. Replaces what was told before. */
+  adoptExtended?(keys: Uint32Array): void;
 }
 
 /** Takes a waiting request to the end of another instance's queue. */

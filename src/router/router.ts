@@ -122,10 +122,11 @@ export class Router {
   }
 
   /**
-   * Routes a request; it may have been dispatched when this returns.
+   * Routes a request; it may have been dispatched when this returns. With `at` it goes to the instance of that name, as
+   * long as that one is routable, and the policy is not asked.
    * @throws INVALID_ARGUMENT for an impossible prompt, CAPACITY_EXHAUSTED where there is no instance or no room
    */
-  submit(input: RequestInput, nowS: number): RoutedRequest {
+  submit(input: RequestInput, nowS: number, at?: string): RoutedRequest {
     this.#advance(nowS);
     checkInput(input);
     const { cluster } = this;
@@ -141,7 +142,8 @@ export class Router {
     }
     const request = new RoutedRequest(input, this.#options.blockTokens, nowS, first);
     this.#requests++;
-    this.#enqueue(request, this.policy.route(request, cluster));
+    const pinned = at === undefined ? undefined : this.#byName.get(at);
+    this.#enqueue(request, pinned?.routable === true ? pinned : this.policy.route(request, cluster));
     this.policy.queued?.(request, cluster, this.#move);
     this.#dispatch(request.instance);
     return request;

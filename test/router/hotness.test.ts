@@ -169,4 +169,34 @@ describe('HotnessTree', () => {
     expect(tree.depthOf(...key(hot))).toBe(1);
     expect(() => tree.rescale({ ...options, window: 0 })).toThrow(/window of the hotness tree is 0/);
   });
+
+  it('takes over what other trees extend, as long as they do', () => {
+    const one = new HotnessTree(options);
+    const two = new HotnessTree(options);
+    for (let i = 0; i < 60; i++) observe(one, [1, 2, 3, fresh++]);
+    // Too few of them here for a key of its own, but the prefix is known.
+    for (let i = 0; i < 60; i++) observe(two, i < 10 ? [1, 2, 3, fresh++] : [fresh++]);
+    expect([one.depthOf(...key(hot)), two.depthOf(...key(hot))]).toEqual([4, 1]);
+    two.adoptExtended(one.extendedKeys());
+    expect(two.depthOf(...key(hot))).toBe(4);
+    expect(two.extendedKeys()).toHaveLength(0);
+    one.adoptExtended(two.extendedKeys());
+    two.adoptExtended(new Uint32Array());
+    expect([one.depthOf(...key(hot)), two.depthOf(...key(hot))]).toEqual([4, 1]);
+  });
+
+  it('shrinks though others wait for it to', () => {
+    const trees = [new HotnessTree(options), new HotnessTree(options)];
+    for (const tree of trees) for (let i = 0; i < 60; i++) observe(tree, [1, 2, 3, fresh++]);
+    const exchange = (): void => {
+      const told = trees.map((tree) => tree.extendedKeys());
+      trees[0]!.adoptExtended(told[1]!);
+      trees[1]!.adoptExtended(told[0]!);
+    };
+    exchange();
+    for (const tree of trees) for (let i = 0; i < options.window; i++) observe(tree, [fresh++]);
+    for (const tree of trees) tree.depthOf(...key(hot));
+    exchange();
+    expect(trees.map((tree) => tree.depthOf(...key(hot)))).toEqual([1, 1]);
+  });
 });

@@ -121,6 +121,14 @@ export class DualMapPolicy implements RoutingPolicy {
     if (otherOverloaded) rebalance(other, cluster, options, move);
   }
 
+  extendedKeys(): Uint32Array {
+    return this.#trees[0]?.extendedKeys() ?? new Uint32Array();
+  }
+
+  adoptExtended(keys: Uint32Array): void {
+    for (const tree of this.#trees) tree.adoptExtended(keys);
+  }
+
   /** The two candidates of a prefix of `depth` blocks: a distinct second, where there is one. */
   #setPair(request: RoutedRequest, depth: number, subKeys: number): void {
     const [one, two] = this.#seeds;

@@ -117,6 +117,14 @@ export class LateLanePolicy implements RoutingPolicy {
     if (this.#lane === instance) this.#lane = undefined;
   }
 
+  extendedKeys(): Uint32Array {
+    return this.#tree.extendedKeys();
+  }
+
+  adoptExtended(keys: Uint32Array): void {
+    this.#tree.adoptExtended(keys);
+  }
+
   prefilled(request: RoutedRequest): void {
     if (this.#options.directory) this.#directory.store(request);
   }
