@@ -1,15 +1,15 @@
-// Steps of SEND and BUMP that a peer's transport carries: begun and posted here, ended by it.
+// Steps of SEND and BUMP that a peer's transport carries, and of COPY that the NIC does: begun and posted
+// here, ended by them.
 #include "transfer/engine.h"
 
 namespace dualpath {
 
-bool TransferEngine::carried(const dp_descriptor& d) const {
-  if (d.op == DP_OP_SEND) return peers_[d.peer]->carries_steps();
-  if (d.op != DP_OP_BUMP) return false;
-  for (const dp_signal& signal : d.signal) {
-    if (signal.counter != DP_NONE && signal.remote != 0) return peers_[d.peer]->carries_steps();
-  }
-  return false;
+Peer* TransferEngine::carrier_of(const Active& active) const {
+  const dp_descriptor& d = active.d;
+  if (d.op == DP_OP_COPY) return active.way == CopyWay::kNic ? copy_nic_.get() : nullptr;
+  bool remote = d.op == DP_OP_SEND;
+  for (const dp_signal& signal : d.signal) remote |= signal.counter != DP_NONE && signal.remote != 0;
+  return remote && peers_[d.peer]->carries_steps() ? peers_[d.peer].get() : nullptr;
 }
 
 // Whether it went on. One step of a descriptor is posted at a time, so that they arrive in order.
@@ -18,7 +18,7 @@ bool TransferEngine::turn_carried(Active& active) {
   if (!active.step_open && !open_step(active)) return false;
   if (active.peer_step == nullptr && !begin_carried(active))
     return active.program->record.status != DP_ERROR_NONE;
-  Peer& peer = *peers_[active.d.peer];
+  Peer& peer = *carrier_of(active);
   bool moved = false;
   uint32_t block = DP_NONE;
   PeerFailure failure;
@@ -41,7 +41,7 @@ bool TransferEngine::begin_carried(Active& active) {
   const dp_descriptor& d = active.d;
   const uint16_t step = active.next_step;
   StepRequest request{this, &active, step, d.traffic_class, {}, {}, 0};
-  if (d.op == DP_OP_SEND) {
+  if (d.op == DP_OP_SEND || d.op == DP_OP_COPY) {
     const auto& from = *endpoint_->geometries().find(d.src_geometry);
     request.part = {from.get(),
                     d.src_geometry,
@@ -55,14 +55,14 @@ bool TransferEngine::begin_carried(Active& active) {
                     d.window_end};
   }
   for (const dp_signal& signal : d.signal) {
-    if (signal.counter == DP_NONE || signal.remote == 0) continue;
+    if (signal.counter == DP_NONE || signal.remote == 0 || d.op == DP_OP_COPY) continue;
     const bool ordered = signal.mode == DP_SIGNAL_ORDERED;
     const uint32_t counter = ordered ? signal.counter : signal.counter + step * signal.counter_step;
     request.signals[request.signal_count++] = {counter, signal.mode,
                                                ordered ? signal.value + step + 1 : signal.value};
   }
   PeerFailure failure;
-  const PeerResult result = peers_[d.peer]->begin(request, &active.peer_step, &failure);
+  const PeerResult result = carrier_of(active)->begin(request, &active.peer_step, &failure);
   if (result == PeerResult::kOk) return true;
   if (result == PeerResult::kAgain) {
     statistics_.waits_peer.fetch_add(1, std::memory_order_relaxed);
@@ -89,6 +89,12 @@ void TransferEngine::step_ended(void* context, uint16_t step, uint64_t bytes, co
   if (active.d.op == DP_OP_SEND) {
     statistics_.send_bytes.fetch_add(bytes, std::memory_order_relaxed);
     if (failure.result == PeerResult::kOk) statistics_.send_steps.fetch_add(1, std::memory_order_relaxed);
+  } else if (active.d.op == DP_OP_COPY) {
+    statistics_.copy_bytes.fetch_add(bytes, std::memory_order_relaxed);
+    statistics_.copy_bytes_by_way[static_cast<size_t>(CopyWay::kNic)].fetch_add(bytes,
+                                                                                std::memory_order_relaxed);
+    if (failure.result == PeerResult::kOk) statistics_.copy_steps.fetch_add(1, std::memory_order_relaxed);
+    if (failure.result == PeerResult::kLost && step < active.next_step && recopy(active, step)) return;
   }
   if (failure.result == PeerResult::kOk && step < active.next_step) {
     finish_step(active, step);
