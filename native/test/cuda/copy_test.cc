@@ -223,25 +223,16 @@ TEST_F(CudaCopyTest, AHostBufferThatCannotBeRegisteredIsRefused) {
 }
 
 TEST(CopyWayTest, IsTheNicsWhereItCanAndTheReasonIsSaidWhereNot) {
-  const auto choose = [](CopyWish wish, bool device, bool open, bool registered, bool broken) {
-    return choose_copy_way({wish, device, open, registered, broken});
-  };
   for (const bool device : {false, true}) {
     const CopyWay plain = device ? CopyWay::kCuda : CopyWay::kMemcpy;
-    EXPECT_EQ(choose(CopyWish::kAuto, device, true, true, false).way, CopyWay::kNic);
-    EXPECT_EQ(choose(CopyWish::kPlain, device, true, true, false).way, plain);
-    const struct {
-      bool open, registered, broken;
-      NicRefusal refusal;
-    } cases[] = {{false, true, false, NicRefusal::kNotOpen},
-                 {true, false, false, NicRefusal::kNotRegistered},
-                 {true, true, true, NicRefusal::kBroken}};
-    for (const auto& c : cases) {
-      const CopyChoice fallback = choose(CopyWish::kAuto, device, c.open, c.registered, c.broken);
+    EXPECT_EQ(choose_copy_way({CopyWish::kAuto, device, NicRefusal::kNone}).way, CopyWay::kNic);
+    EXPECT_EQ(choose_copy_way({CopyWish::kPlain, device, NicRefusal::kNone}).way, plain);
+    for (const NicRefusal why : {NicRefusal::kNotOpen, NicRefusal::kNotRegistered, NicRefusal::kBroken}) {
+      const CopyChoice fallback = choose_copy_way({CopyWish::kAuto, device, why});
       EXPECT_EQ(fallback.way, plain);
-      EXPECT_EQ(fallback.refusal, c.refusal);
+      EXPECT_EQ(fallback.refusal, why);
       EXPECT_TRUE(fallback.allowed);
-      EXPECT_FALSE(choose(CopyWish::kNic, device, c.open, c.registered, c.broken).allowed);
+      EXPECT_FALSE(choose_copy_way({CopyWish::kNic, device, why}).allowed);
     }
   }
 }
