@@ -142,7 +142,7 @@ enum dp_error {
   DP_ERROR_PEER = 4,      /* the peer closed or was never there */
   DP_ERROR_CANCELLED = 5,
   DP_ERROR_CLOSED = 6, /* the engine closed with the program in flight */
-  DP_ERROR_DEVICE = 7, /* a copy by the device's driver failed */
+  DP_ERROR_DEVICE = 7, /* a copy by a GPU's driver failed; DP_CALL_RDMA: the NIC was wanted and cannot */
 };
 
 /* One producer and one consumer each way. The producer writes entries, then publishes `tail`

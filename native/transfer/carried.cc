@@ -17,7 +17,7 @@ bool TransferEngine::turn_carried(Active& active) {
   if (active.program == nullptr || active.program->record.status != DP_ERROR_NONE) return false;
   if (!active.step_open && !open_step(active)) return false;
   if (active.peer_step == nullptr && !begin_carried(active))
-    return active.program->record.status != DP_ERROR_NONE;
+    return active.program->record.status != DP_ERROR_NONE || carrier_of(active) == nullptr;
   Peer& peer = *carrier_of(active);
   bool moved = false;
   uint32_t block = DP_NONE;
@@ -27,9 +27,14 @@ bool TransferEngine::turn_carried(Active& active) {
     if (!moved) statistics_.waits_peer.fetch_add(1, std::memory_order_relaxed);
     return moved;
   }
-  if (result != PeerResult::kOk) {
+  const bool again = result == PeerResult::kLost && may_recopy(active);
+  if (result != PeerResult::kOk && !again) {
     fail_at_peer(active, failure, block);  // the next turn abandons the step
     return true;
+  }
+  if (again) {  // when what was posted of it has come out
+    peer.abandon(active.peer_step);
+    active.redo_step = active.next_step;
   }
   active.peer_step = nullptr;
   active.step_open = false;
@@ -66,6 +71,8 @@ bool TransferEngine::begin_carried(Active& active) {
   if (result == PeerResult::kOk) return true;
   if (result == PeerResult::kAgain) {
     statistics_.waits_peer.fetch_add(1, std::memory_order_relaxed);
+  } else if (result == PeerResult::kLost && may_recopy(active)) {
+    active.way = CopyWay::kMemcpy;  // or the driver: anything but the NIC
   } else {
     fail_at_peer(active, failure);
   }
@@ -93,8 +100,13 @@ void TransferEngine::step_ended(void* context, uint16_t step, uint64_t bytes, co
     statistics_.copy_bytes.fetch_add(bytes, std::memory_order_relaxed);
     statistics_.copy_bytes_by_way[static_cast<size_t>(CopyWay::kNic)].fetch_add(bytes,
                                                                                 std::memory_order_relaxed);
-    if (failure.result == PeerResult::kOk) statistics_.copy_steps.fetch_add(1, std::memory_order_relaxed);
-    if (failure.result == PeerResult::kLost && step < active.next_step && recopy(active, step)) return;
+    const bool redo = step == active.redo_step;
+    if (redo) active.redo_step = kNoStep;
+    const bool lost = failure.result == PeerResult::kLost && step < active.next_step;
+    if ((redo || lost) && recopy(active, step)) return;
+    if (failure.result == PeerResult::kOk && !redo)
+      statistics_.copy_steps.fetch_add(1, std::memory_order_relaxed);
+    if (redo) fail_at_peer(active, {PeerResult::kLost, 0, 0, 0});
   }
   if (failure.result == PeerResult::kOk && step < active.next_step) {
     finish_step(active, step);

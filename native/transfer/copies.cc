@@ -61,8 +61,8 @@ NicRefusal TransferEngine::nic_refusal(const dp_descriptor& d) const {
   return copy_nic_->refusal(d.src_geometry, d.dst_geometry);
 }
 
-// For the step that is to be opened. False: the way that is wanted cannot be gone, and the program has
-// failed.
+// For the step that is to be opened. False: the way that is wanted cannot be gone. The program has failed
+// then, unless steps of it are still on the NIC: the cause comes with them.
 bool TransferEngine::choose_way(Active& active) {
   const dp_descriptor& d = active.d;
   const auto& from = *endpoint_->geometries().find(d.src_geometry);
@@ -72,16 +72,23 @@ bool TransferEngine::choose_way(Active& active) {
       choose_copy_way({options_.copy_way, from->device() != nullptr || to->device() != nullptr, nic});
   active.way = choice.way;
   if (choice.allowed) return true;
+  if (choice.refusal == NicRefusal::kBroken && active.in_flight != 0) return false;
   statistics_.copy_refusals[static_cast<size_t>(choice.refusal)].fetch_add(1, std::memory_order_relaxed);
   fail(*active.program, &active, DP_ERROR_DEVICE);
+  active.program->record.error_call = DP_CALL_RDMA;
   return false;
+}
+
+// One step at a time: only the open one can be cut short.
+bool TransferEngine::may_recopy(const Active& active) const {
+  return active.d.op == DP_OP_COPY && options_.copy_way == CopyWish::kAuto && active.redo_step == kNoStep;
 }
 
 // A step that the NIC did not finish, whose queue pair carries nothing any more: the same bytes once more, as
 // the memory allows. False where that is not wanted.
 bool TransferEngine::recopy(Active& active, uint16_t step) {
   Program& program = *active.program;
-  if (options_.copy_way != CopyWish::kAuto || program.record.status != DP_ERROR_NONE) return false;
+  if (!may_recopy(active) || program.record.status != DP_ERROR_NONE) return false;
   DeviceStream* const stream = stream_of(active.d);
   if (stream != nullptr && stream->marks_left() == 0) return false;
   const uint32_t cursor = std::exchange(active.cursor, 0);
@@ -90,6 +97,7 @@ bool TransferEngine::recopy(Active& active, uint16_t step) {
   active.cursor = cursor;
   program.record.bytes_moved += bytes;
   statistics_.copy_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  statistics_.copy_steps.fetch_add(1, std::memory_order_relaxed);
   if (good && stream != nullptr && !device_copies_.empty() && device_copies_.back().step.active == &active &&
       device_copies_.back().ends == DeviceCopy::Ends::kNothing) {
     device_copies_.back().ends = DeviceCopy::Ends::kStep;

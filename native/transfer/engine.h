@@ -70,6 +70,7 @@ class TransferEngine final : private StepOwner {
  public:
   static constexpr uint32_t kMaxPeers = 4096;
   static constexpr uint32_t kMaxStepsInFlight = 8;  // of one descriptor
+  static constexpr uint16_t kNoStep = UINT16_MAX;
 
   static Status create(EngineOptions options, FaultPlan* faults, std::shared_ptr<TransferEngine>* out);
   ~TransferEngine();
@@ -128,6 +129,7 @@ class TransferEngine final : private StepOwner {
     uint16_t finished_prefix = 0;    // steps 0 .. finished_prefix - 1 have finished
     uint32_t finished_ahead = 0;     // bit i: step finished_prefix + i has finished too
     CopyWay way = CopyWay::kMemcpy;  // COPY: of the open step
+    uint16_t redo_step = kNoStep;    // COPY: that the NIC began and another way has to do
     PeerStep* peer_step = nullptr;   // the open step, as far as its peer carries it
   };
   struct Timer {
@@ -194,6 +196,7 @@ class TransferEngine final : private StepOwner {
   DeviceStream* stream_of(const dp_descriptor& d) const;
   NicRefusal nic_refusal(const dp_descriptor& d) const;
   bool choose_way(Active& active);
+  bool may_recopy(const Active& active) const;
   bool recopy(Active& active, uint16_t step);
   bool device_accepts(DeviceStream& stream);
   bool copy_blocks(Active& active, uint32_t layer, uint32_t count, uint64_t* bytes);

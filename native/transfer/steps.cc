@@ -141,7 +141,8 @@ bool TransferEngine::links_carried(Timer& timer, uint64_t now) {
 
 // One turn: at most chunk_bytes of one step.
 bool TransferEngine::turn_layers(Active& active, uint64_t now) {
-  if (active.d.op == DP_OP_COPY && !active.step_open && !choose_way(active)) return true;
+  if (active.d.op == DP_OP_COPY && !active.step_open && !choose_way(active))
+    return active.program->record.status != DP_ERROR_NONE;
   if (carrier_of(active) != nullptr) return turn_carried(active);
   if (!active.step_open && !open_step(active)) return false;
   if (!links_accept(active, now)) return false;

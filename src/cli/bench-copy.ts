@@ -26,7 +26,7 @@ export function copyCommand(): Command {
       ...(nic === undefined ? {} : { nic }),
       onProgress: (step) => context.note(`measuring: ${step}`),
     });
-    const ways = result.results.flatMap((row) => Object.values(row.ways) as CopyWayResult[]);
+    const ways = result.results.flatMap((row) => Object.values<CopyWayResult>(row.ways));
     const honest = ways.every((way) => way.mismatchedBlocks === 0 && way.carriedShare === 1);
     const counted = result.results.every(
       ({ nic: { postCallsPerChain, completionsPerChain } }) =>

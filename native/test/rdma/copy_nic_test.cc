@@ -182,6 +182,8 @@ TEST_F(CopyNicTest, WantedAloneItFailsRatherThanGoAnotherWay) {
   EXPECT_EQ(record.error_call, static_cast<uint32_t>(DP_CALL_RDMA));
   EXPECT_EQ(by(kMemcpyWay), 0u);
   EXPECT_EQ(engine->run({copy(a, b, list, 8, 6)}).status, DP_ERROR_DEVICE) << "while it is broken";
+  EXPECT_TRUE(eventually([&] { return nic->statistics().rebuilt == 1; }));
+  EXPECT_EQ(engine->run({copy(a, b, list, 8, 6)}).status, DP_ERROR_NONE);
 }
 
 TEST_F(CopyNicTest, ConfiguredAwayOrUnableItLeavesCopiesToTheCpuAndThatIsCounted) {
