@@ -1,3 +1,4 @@
+#include "devices.h"
 #include "objects.h"
 #include "rdma.h"
 #include "store_tool.h"
@@ -154,6 +155,8 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   RegionObject::define(env, exports);
   RateLinkObject::define(env, exports);
   NicLinkObject::define(env, exports);
+  CudaDeviceObject::define(env, exports);
+  CopyNicObject::define(env, exports);
   StoreObject::define(env, exports);
   StoreToolObject::define(env, exports);
   RuntimeObject::define(env, exports);

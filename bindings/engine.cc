@@ -56,6 +56,12 @@ EngineObject::EngineObject(const Napi::CallbackInfo& info) : Wrap(info) {
   wanted.max_programs = options.u32("maxPrograms", wanted.max_programs);
   wanted.max_descriptors = options.u32("maxDescriptors", wanted.max_descriptors);
   wanted.storage_lookahead_ns = options.u64("storageLookaheadNs", wanted.storage_lookahead_ns);
+  if (options.has("copyWay")) {
+    const std::string way = options.string("copyWay");
+    if (way != "auto" && way != "nic" && way != "plain") options.fail("copyWay", "'auto', 'nic' or 'plain'");
+    wanted.copy_way = way == "nic" ? CopyWish::kNic : way == "plain" ? CopyWish::kPlain : CopyWish::kAuto;
+  }
+  wanted.copy_in_flight_bytes = options.u64("copyInFlightBytes", wanted.copy_in_flight_bytes);
   wanted.links = {
       link_of<RateLinkObject>(options, "storageRead"), link_of<RateLinkObject>(options, "storageWrite"),
       link_of<NicLinkObject>(options, "nicEgress"), link_of<NicLinkObject>(options, "nicIngress")};
@@ -174,6 +180,14 @@ Napi::Value EngineObject::statistics(const Napi::CallbackInfo& info) {
   for (const auto& [name, value] : fields) out.Set(name, number(env, value->load(std::memory_order_relaxed)));
   out.Set("staleSignals", number(env, engine_->door().stale_signals()));
   out.Set("directIo", engine_->direct_io());
+  Napi::Object ways = Napi::Object::New(env);
+  for (size_t w = 0; w < kCopyWays; w++)
+    ways.Set(kCopyWayNames[w], number(env, s.copy_bytes_by_way[w].load(std::memory_order_relaxed)));
+  out.Set("copyBytesByWay", ways);
+  Napi::Object refusals = Napi::Object::New(env);
+  for (size_t r = 1; r < kNicRefusals; r++)
+    refusals.Set(kNicRefusalNames[r], number(env, s.copy_refusals[r].load(std::memory_order_relaxed)));
+  out.Set("copyRefusals", refusals);
   const Lookups& l = *lookups_;
   const std::pair<const char*, uint64_t> lookups[] = {{"lookups", l.finished},
                                                       {"lookupBlocks", l.blocks},

@@ -1,5 +1,6 @@
 #include <cstring>
 
+#include "devices.h"
 #include "objects.h"
 
 namespace dualpath::bindings {
@@ -30,10 +31,12 @@ ArenaObject::ArenaObject(const Napi::CallbackInfo& info) : Wrap(info) {
   const bool mapped =
       options.has("fd");  // memory that another process shares; the descriptor stays the caller's
   const uint64_t fd = options.u64("fd", 0, INT32_MAX);
+  CudaDeviceObject* const cuda = options.wrapped<CudaDeviceObject>("cuda");
   if (!options.ok()) return;
   const Status status =
-      mapped ? Arena::map(wanted.name, static_cast<int>(fd), wanted.bytes, wanted.kind, &arena_)
-             : Arena::create(wanted, &arena_);
+      cuda != nullptr ? Arena::of_device(wanted.name, cuda->device(), wanted.bytes, &arena_)
+      : mapped        ? Arena::map(wanted.name, static_cast<int>(fd), wanted.bytes, wanted.kind, &arena_)
+                      : Arena::create(wanted, &arena_);
   if (!status.ok()) {
     throw_status(info.Env(), status);
     return;
@@ -53,13 +56,14 @@ Napi::Value ArenaObject::facts(const Napi::CallbackInfo& info) {
   facts.Set("bytes", number(info.Env(), arena_->bytes()));
   facts.Set("hugePages", arena_->huge());
   facts.Set("locked", arena_->locked());
-  facts.Set("kind", arena_->kind() == ArenaKind::kHost ? "host" : "emulated-hbm");
+  facts.Set("kind", arena_kind_name(arena_->kind()));
   return facts;
 }
 
 // The whole arena as one ArrayBuffer, wrapped once; the arena lives as long as the buffer. Undefined where
 // the runtime allows no external buffers.
 Napi::Value ArenaObject::buffer(const Napi::CallbackInfo& info) {
+  if (!reachable(info.Env())) return info.Env().Undefined();
   if (buffer_.IsEmpty()) {
     const Napi::Value whole = external_buffer(info.Env(), arena_->base(), arena_->bytes(), arena_);
     if (whole.IsArrayBuffer()) buffer_ = Napi::Weak(whole.As<Napi::ArrayBuffer>());
@@ -71,7 +75,16 @@ Napi::Value ArenaObject::buffer(const Napi::CallbackInfo& info) {
   return buffer(info);
 }
 
+bool ArenaObject::reachable(Napi::Env env) const {
+  if (arena_->device() == nullptr) return true;
+  throw_status(env, Status::error("INVALID_ARGUMENT",
+                                  "arena '" + arena_->name() + "' is memory of " + arena_->device()->name() +
+                                      ", which the CPU does not reach: copy it to memory of the host"));
+  return false;
+}
+
 bool ArenaObject::range(const Napi::CallbackInfo& info, uint64_t bytes, uint64_t* offset) {
+  if (!reachable(info.Env())) return false;
   const double first = info[0].IsNumber() ? info[0].As<Napi::Number>().DoubleValue() : -1;
   if (first >= 0 && std::floor(first) == first && first <= static_cast<double>(arena_->bytes())) {
     *offset = static_cast<uint64_t>(first);

@@ -39,6 +39,7 @@ class ArenaObject : public Wrap<ArenaObject> {
   Napi::Value read(const Napi::CallbackInfo& info);
   Napi::Value write(const Napi::CallbackInfo& info);
   bool range(const Napi::CallbackInfo& info, uint64_t bytes, uint64_t* offset);
+  bool reachable(Napi::Env env) const;  // false with an exception pending
   std::shared_ptr<Arena> arena_;
   Napi::Reference<Napi::ArrayBuffer> buffer_;
 };

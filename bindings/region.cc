@@ -1,5 +1,6 @@
 // Memory that the process has already: an arena, a buffer of JavaScript, an address, a file of another
 // process.
+#include "devices.h"
 #include "objects.h"
 
 namespace dualpath::bindings {
@@ -8,8 +9,8 @@ void RegionObject::define(Napi::Env env, Napi::Object exports) {
   exports.Set("Region", DefineClass(env, "Region", {InstanceMethod<&RegionObject::facts>("facts")}));
 }
 
-// {name, emulatedHbm?} and one of {arena}, {buffer}, {address: bigint, bytes, owner?}, {fd, offsetBytes?,
-// bytes}
+// {name, emulatedHbm?} and one of {arena}, {buffer}, {address: bigint, bytes, owner?, cuda?}, {fd,
+// offsetBytes?, bytes}
 RegionObject::RegionObject(const Napi::CallbackInfo& info) : Wrap(info) {
   Options options(info.Env(), info[0]);
   std::string name = options.string("name");
@@ -65,6 +66,9 @@ Status RegionObject::adopt_address(Options& options, std::string name, ArenaKind
     if (options.ok()) kept_ = Napi::Persistent(options.get("owner").As<Napi::Object>());
   }
   if (!options.ok()) return {};
+  if (CudaDeviceObject* cuda = options.wrapped<CudaDeviceObject>("cuda"))
+    return Region::of_device(std::move(name), cuda->device(), address, bytes, &region_);
+  if (!options.ok()) return {};
   return Region::adopt(std::move(name), address, bytes, kind, &region_);
 }
 
@@ -74,7 +78,7 @@ Napi::Value RegionObject::facts(const Napi::CallbackInfo& info) {
   facts.Set("name", region_->name());
   facts.Set("bytes", number(env, region_->bytes()));
   facts.Set("address", Napi::BigInt::New(env, reinterpret_cast<uint64_t>(region_->base())));
-  facts.Set("kind", region_->kind() == ArenaKind::kHost ? "host" : "emulated-hbm");
+  facts.Set("kind", arena_kind_name(region_->kind()));
   Napi::Array slices = Napi::Array::New(env, region_->slices().size());
   for (uint32_t i = 0; i < region_->slices().size(); i++)
     slices.Set(i, number(env, region_->slices()[i]->bytes()));

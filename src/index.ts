@@ -34,6 +34,7 @@ export {
   indexerKeys,
   mlaLatent,
   pagedTensors,
+  CudaDevice,
   Region,
   sequenceGeometry,
   sglangAttention,

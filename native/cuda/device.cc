@@ -190,8 +190,8 @@ void Device::unregister_host(void* base) {
   api().MemHostUnregister(base);
 }
 
-Status Device::open_stream(std::unique_ptr<DeviceStream>* out) {
-  return CopyStream::open(shared_from_this(), out);
+Status Device::open_stream(std::function<void()> reached, std::unique_ptr<DeviceStream>* out) {
+  return CopyStream::open(shared_from_this(), std::move(reached), out);
 }
 
 // The exporter takes whole pages of the host's size only, so the range is widened to them; an allocation

@@ -37,6 +37,7 @@ class Device final : public DeviceMemory, public std::enable_shared_from_this<De
   const Driver& driver() const { return *driver_; }
   uint64_t flushes() const { return flushes_.load(std::memory_order_relaxed); }
 
+  std::shared_ptr<DeviceMemory> shared() override { return shared_from_this(); }
   const std::string& name() const override { return facts_.name; }
   const std::string& pci_address() const override { return facts_.pci_address; }
   Status allocate(const std::string& name, size_t bytes, uint64_t* address) override;
@@ -44,7 +45,7 @@ class Device final : public DeviceMemory, public std::enable_shared_from_this<De
   Status adopt(const std::string& name, uint64_t address, uint64_t bytes) override;
   Status register_host(const std::string& name, void* base, size_t bytes) override;
   void unregister_host(void* base) override;
-  Status open_stream(std::unique_ptr<DeviceStream>* out) override;
+  Status open_stream(std::function<void()> reached, std::unique_ptr<DeviceStream>* out) override;
   Status export_dmabuf(const std::string& name, uint64_t address, uint64_t bytes, DmaBuf* out) override;
   RemoteFlush remote_flush() const override { return facts_.flush; }
   Status flush_remote_writes() override;

@@ -9,8 +9,9 @@ constexpr uint64_t kMaxPitch = 0x7fffffff;  // CU_DEVICE_ATTRIBUTE_MAX_PITCH of 
 
 }  // namespace
 
-Status CopyStream::open(std::shared_ptr<Device> device, std::unique_ptr<DeviceStream>* out) {
-  auto stream = std::unique_ptr<CopyStream>(new CopyStream(device));
+Status CopyStream::open(std::shared_ptr<Device> device, std::function<void()> reached,
+                        std::unique_ptr<DeviceStream>* out) {
+  auto stream = std::unique_ptr<CopyStream>(new CopyStream(device, std::move(reached)));
   const Scope scope(device->api(), device->context_);
   Result result = scope.result();
   if (result == kSuccess) result = device->api().StreamCreate(&stream->stream_, kStreamNonBlocking);
@@ -71,9 +72,14 @@ Status CopyStream::mark(uint32_t* mark) {
                                                    " copies are under way on a stream; wait for one");
   }
   const Scope scope(device_->api(), device_->context_);
-  const Result result = scope.result() != kSuccess
-                            ? scope.result()
-                            : device_->api().EventRecord(events_[free_.back()], stream_);
+  const Functions& api = device_->api();
+  Result result = scope.result();
+  if (result == kSuccess) result = api.EventRecord(events_[free_.back()], stream_);
+  if (result == kSuccess && reached_ != nullptr) {
+    // It makes no call to CUDA, as a host function must not. The stream is synchronised before this goes.
+    const HostFunction tell = [](void* self) { static_cast<CopyStream*>(self)->reached_(); };
+    result = api.LaunchHostFunc(stream_, tell, this);
+  }
   if (result != kSuccess) return device_->failed("an event", result);
   *mark = free_.back();
   free_.pop_back();

@@ -31,7 +31,7 @@ enum dp_op {
   DP_OP_NOP = 0,
   DP_OP_READ = 1,  /* keys -> slots of a buffer geometry, over the node's storage link */
   DP_OP_WRITE = 2, /* slots of a buffer geometry -> keys */
-  DP_OP_COPY = 3,  /* geometry -> geometry on this engine, through its compute NIC */
+  DP_OP_COPY = 3,  /* geometry -> geometry on this engine: by its compute NIC, memcpy or CUDA's driver */
   DP_OP_SEND = 4,  /* geometry here -> geometry of a peer, over the compute network */
   DP_OP_BUMP = 5   /* only waits and signals */
 };
@@ -142,6 +142,7 @@ enum dp_error {
   DP_ERROR_PEER = 4,      /* the peer closed or was never there */
   DP_ERROR_CANCELLED = 5,
   DP_ERROR_CLOSED = 6, /* the engine closed with the program in flight */
+  DP_ERROR_DEVICE = 7, /* a copy by a GPU's driver failed; DP_CALL_RDMA: the NIC was wanted and cannot */
 };
 
 /* One producer and one consumer each way. The producer writes entries, then publishes `tail`

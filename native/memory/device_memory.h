@@ -4,6 +4,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -24,9 +25,10 @@ class DeviceStream {
  public:
   virtual ~DeviceStream() = default;  // waits for what is under way
   virtual Status copy(const CopyRows& rows) = 0;
-  // What was copied so far has arrived once poll() of the mark says so. At most kMaxMarks are not yet taken
-  // back.
+  // What was copied so far has arrived once poll() of the mark says so; the stream's `reached` is called from
+  // a thread of the driver's then, unless copying has failed. At most kMaxMarks are not yet taken back.
   static constexpr uint32_t kMaxMarks = 64;
+  virtual uint32_t marks_left() const = 0;
   virtual Status mark(uint32_t* mark) = 0;
   enum class Progress { kPending, kArrived, kFailed };
   // What is not pending any more is taken back by this.
@@ -44,6 +46,7 @@ enum class RemoteFlush { kNotNeeded, kByHost, kByStreamOnly };
 class DeviceMemory {
  public:
   virtual ~DeviceMemory() = default;
+  virtual std::shared_ptr<DeviceMemory> shared() = 0;
   virtual const std::string& name() const = 0;         // of the device, as its driver calls it
   virtual const std::string& pci_address() const = 0;  // 0000:3b:00.0
 
@@ -57,7 +60,7 @@ class DeviceMemory {
   virtual Status register_host(const std::string& name, void* base, size_t bytes) = 0;
   virtual void unregister_host(void* base) = 0;
 
-  virtual Status open_stream(std::unique_ptr<DeviceStream>* out) = 0;
+  virtual Status open_stream(std::function<void()> reached, std::unique_ptr<DeviceStream>* out) = 0;
 
   // For a NIC. CUDA_UNAVAILABLE where driver or device cannot.
   virtual Status export_dmabuf(const std::string& name, uint64_t address, uint64_t bytes, DmaBuf* out) = 0;

@@ -144,6 +144,12 @@ class Geometry {
   void for_each_arena(Visit visit) const {
     for (const auto& arena : arenas_) visit(arena);
   }
+  // Of any memory: visit(name, base, bytes); a range may come more than once.
+  template <typename Visit>
+  void for_each_range(Visit visit) const {
+    for (const auto& arena : arenas_) visit(arena->name(), arena->base(), arena->bytes());
+    for (const auto& region : regions_) visit(region->name(), region->base(), region->bytes());
+  }
   // Of paged memory; a region may come more than once.
   template <typename Visit>
   void for_each_region(Visit visit) const {

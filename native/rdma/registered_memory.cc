@@ -69,6 +69,13 @@ Status RegisteredMemory::region_of(const std::shared_ptr<Arena>& arena, verbs::R
   const Status status = verbs::MemoryRegion::register_arena(device_, arena, access, &region);
   if (!status.ok()) return status;
   *out = region.get();
+  const auto& gpu = arena->device();
+  if (access != verbs::RegionAccess::kLocal && gpu != nullptr &&
+      gpu->remote_flush() != RemoteFlush::kNotNeeded &&
+      std::find(flushed_.begin(), flushed_.end(), gpu) == flushed_.end()) {
+    flushed_.push_back(gpu);
+    flushes_.store(true, std::memory_order_release);
+  }
   regions_.push_back({arena, access, std::move(region)});
   return {};
 }
@@ -90,11 +97,23 @@ Status RegisteredMemory::describe(RemoteMemory* out) {
   return {};
 }
 
+Status RegisteredMemory::flush() {
+  if (!flushes_.load(std::memory_order_acquire)) return {};
+  std::lock_guard lock(mutex_);
+  for (const auto& gpu : flushed_) {
+    const Status status = gpu->flush_remote_writes();
+    if (!status.ok()) return status;
+  }
+  return {};
+}
+
 void RegisteredMemory::drop() {
   std::lock_guard lock(mutex_);
   for (auto& one : ready_) one.store(nullptr, std::memory_order_release);
   for (Entry& entry : entries_) entry = Entry{};
   regions_.clear();
+  flushed_.clear();
+  flushes_.store(false, std::memory_order_release);
 }
 
 }  // namespace dualpath::rdma

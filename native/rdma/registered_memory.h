@@ -40,6 +40,9 @@ class RegisteredMemory {
   Status use(uint32_t geometry, const verbs::KeyedGeometry** out);
   // Registers every geometry that the engine has, and describes those that are slots.
   Status describe(RemoteMemory* out);
+  // What peers have written into memory of GPUs is seen there; nothing to do where none demands it. The
+  // reactor's thread.
+  Status flush();
   void drop();  // when nothing uses it any more
 
  private:
@@ -61,6 +64,8 @@ class RegisteredMemory {
   TransferEngine& engine_;
   std::mutex mutex_;  // guards what follows but for ready_
   std::vector<Known> regions_;
+  std::vector<std::shared_ptr<DeviceMemory>> flushed_;
+  std::atomic<bool> flushes_{false};
   std::array<Entry, GeometryTable::kMax> entries_;
   std::array<std::atomic<const verbs::KeyedGeometry*>, GeometryTable::kMax> ready_{};
 };

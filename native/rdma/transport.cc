@@ -254,6 +254,11 @@ bool Transport::deliver() {
 }
 
 void Transport::signal_came(uint8_t mode, uint32_t counter, uint64_t value) {
+  // What came before it may lie in memory of a GPU, whose kernels must see it first.
+  if (const Status status = memory_->flush(); !status.ok()) {
+    device_failed(status.message);
+    return;
+  }
   if (!door_->signal(mode, counter, value)) bad_signals_++;
   signalled_ = true;
 }

@@ -53,6 +53,7 @@ Status TransferEngine::create(EngineOptions options, FaultPlan* faults,
   engine->active_.reserve(given.max_descriptors);
   std::vector<Timer> storage;
   storage.reserve(size_t{given.max_descriptors} * kMaxStepsInFlight + BlockIo::kMaxOps);
+  engine->device_copies_.reserve(size_t{kMaxDevices} * DeviceStream::kMaxMarks);
   engine->timers_ = decltype(engine->timers_)(std::greater<Timer>(), std::move(storage));
   if (given.store != nullptr) engine->direct_io_ = probe_direct_io(*given.store);
   engine->endpoint_ = std::make_shared<LoopbackEndpoint>(given.name, given.door, given.links.nic_ingress);
@@ -67,12 +68,16 @@ Status TransferEngine::create(EngineOptions options, FaultPlan* faults,
 
 TransferEngine::~TransferEngine() {
   if (endpoint_ == nullptr) return;
+  for (auto& [device, stream] : devices_) stream.reset();  // when what it copies has arrived
+  for (const auto& [device, base] : host_memory_) device->unregister_host(base);
   endpoint_->close();
   loopback::forget(*endpoint_);
   endpoint_->drop_memory();
 }
 
 Status TransferEngine::add_geometry(std::shared_ptr<const Geometry> geometry, uint32_t* id) {
+  const Status status = prepare_memory(*geometry);
+  if (!status.ok()) return status;
   if (endpoint_->geometries().add(std::move(geometry), id)) return {};
   return Status::error("CAPACITY_EXHAUSTED", "engine '" + options_.name + "' has " +
                                                  std::to_string(GeometryTable::kMax) +
@@ -108,6 +113,16 @@ Status TransferEngine::add_peer(std::unique_ptr<Peer> peer, uint32_t* id) {
 void TransferEngine::attach(std::shared_ptr<PeerTransport> transport) {
   if (closing_) transport->close(now_ns());
   transports_.push_back(std::move(transport));
+}
+
+Status TransferEngine::attach(std::shared_ptr<CopyCarrier> nic) {
+  if (copy_nic_ != nullptr) {
+    return Status::error("INVALID_ARGUMENT", "engine '" + options_.name + "' copies through " +
+                                                 copy_nic_->name() + " already; an engine has one such NIC");
+  }
+  copy_nic_ = nic;
+  attach(std::shared_ptr<PeerTransport>(std::move(nic)));
+  return {};
 }
 
 bool TransferEngine::busy(uint64_t now) {
@@ -248,13 +263,14 @@ void TransferEngine::disarm() {
 }
 
 uint64_t TransferEngine::next_due() const {
-  uint64_t due = std::min({next_link_ns_, next_room_ns_, timers_.empty() ? kNever : timers_.top().due_ns});
+  uint64_t due = std::min(
+      {next_link_ns_, next_room_ns_, next_copy_ns_, timers_.empty() ? kNever : timers_.top().due_ns});
   for (const auto& transport : transports_) due = std::min(due, transport->next_due());
   return due;
 }
 
 bool TransferEngine::fire_due(uint64_t now, BlockIo& io) {
-  bool any = false;
+  bool any = poll_copies(now);
   if (closing_) {  // who does not let go of memory by itself is made to
     for (const auto& transport : transports_) transport->quiet(now);
   }

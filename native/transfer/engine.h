@@ -11,6 +11,7 @@
 #include <mutex>
 #include <queue>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/faults.h"
@@ -18,6 +19,7 @@
 #include "core/nic_link.h"
 #include "core/rate_link.h"
 #include "store/block_store.h"
+#include "transfer/copy_way.h"
 #include "transfer/door.h"
 #include "transfer/loopback.h"
 #include "transfer/peer.h"
@@ -44,7 +46,9 @@ struct EngineOptions {
   uint64_t storage_lookahead_ns = 25'000'000;  // storage work queued ahead of the link: hides the disk
   uint64_t nic_lookahead_ns = 1'000'000;
   uint32_t chunk_bytes = 256 << 10;  // moved for one descriptor before another gets its turn
-  std::function<void()> wake_owner;  // a record was posted and the owner sleeps
+  CopyWish copy_way = CopyWish::kAuto;
+  uint64_t copy_in_flight_bytes = 16 << 20;  // at most, of copies that the CPU does not do itself
+  std::function<void()> wake_owner;          // a record was posted and the owner sleeps
 };
 
 struct EngineStatistics {
@@ -52,6 +56,9 @@ struct EngineStatistics {
   std::atomic<uint64_t> write_bytes{0}, write_blocks{0}, write_skipped_blocks{0};
   std::atomic<uint64_t> registered_bytes{0};  // of both, through registered buffers
   std::atomic<uint64_t> copy_bytes{0}, copy_steps{0};
+  std::array<std::atomic<uint64_t>, kCopyWays> copy_bytes_by_way{};  // of copy_bytes
+  std::array<std::atomic<uint64_t>, kNicRefusals>
+      copy_refusals{};  // steps that the NIC did not carry, by cause
   std::atomic<uint64_t> send_bytes{0}, send_steps{0};
   std::atomic<uint64_t> descriptors{0}, programs{0}, failed_programs{0};
   std::atomic<uint64_t> waits_counter{0}, waits_link{0}, waits_queue{0},
@@ -63,6 +70,7 @@ class TransferEngine final : private StepOwner {
  public:
   static constexpr uint32_t kMaxPeers = 4096;
   static constexpr uint32_t kMaxStepsInFlight = 8;  // of one descriptor
+  static constexpr uint16_t kNoStep = UINT16_MAX;
 
   static Status create(EngineOptions options, FaultPlan* faults, std::shared_ptr<TransferEngine>* out);
   ~TransferEngine();
@@ -83,6 +91,9 @@ class TransferEngine final : private StepOwner {
 
   // The reactor's thread.
   void attach(std::shared_ptr<PeerTransport> transport);
+  // The NIC that carries copies from now on, INVALID_ARGUMENT when there is one; and the reasons why it did
+  // not carry some, counted by NicRefusal.
+  Status attach(std::shared_ptr<CopyCarrier> nic);
   // Each of these returns whether it moved anything.
   bool ingest(uint64_t now);
   bool fire_due(uint64_t now, BlockIo& io);
@@ -112,12 +123,14 @@ class TransferEngine final : private StepOwner {
     uint32_t cursor = 0;         // next block of the open step (READ, WRITE: of the list)
     uint64_t egress_end = 0;     // of the open step, in its class's queue on either link
     uint64_t ingress_end = 0;
-    uint64_t ready_ns = 0;          // READ, WRITE: since when blocks may be issued
-    uint32_t in_flight = 0;         // steps; for READ and WRITE blocks
-    uint32_t blocks_done = 0;       // READ, WRITE
-    uint16_t finished_prefix = 0;   // steps 0 .. finished_prefix - 1 have finished
-    uint32_t finished_ahead = 0;    // bit i: step finished_prefix + i has finished too
-    PeerStep* peer_step = nullptr;  // the open step, as far as its peer carries it
+    uint64_t ready_ns = 0;           // READ, WRITE: since when blocks may be issued
+    uint32_t in_flight = 0;          // steps; for READ and WRITE blocks
+    uint32_t blocks_done = 0;        // READ, WRITE
+    uint16_t finished_prefix = 0;    // steps 0 .. finished_prefix - 1 have finished
+    uint32_t finished_ahead = 0;     // bit i: step finished_prefix + i has finished too
+    CopyWay way = CopyWay::kMemcpy;  // COPY: of the open step
+    uint16_t redo_step = kNoStep;    // COPY: that the NIC began and another way has to do
+    PeerStep* peer_step = nullptr;   // the open step, as far as its peer carries it
   };
   struct Timer {
     uint64_t due_ns;
@@ -160,7 +173,7 @@ class TransferEngine final : private StepOwner {
   void abandon_step(Active& active);
   NicLink* ingress_of(const dp_descriptor& d);
   // carried.cc: steps that a peer carries
-  bool carried(const dp_descriptor& d) const;
+  Peer* carrier_of(const Active& active) const;  // nullptr: the engine moves the bytes itself
   bool turn_carried(Active& active);
   bool begin_carried(Active& active);
   void fail_at_peer(Active& active, const PeerFailure& failure, uint32_t block = DP_NONE);
@@ -168,6 +181,30 @@ class TransferEngine final : private StepOwner {
 
   bool links_accept(const Active& active, uint64_t now);
   bool links_carried(Timer& timer, uint64_t now);
+  // copies.cc: COPY by the CPU, or by a device's driver
+  // A chunk that a driver was given. A stream keeps their order, so that a step's last one stands for it.
+  struct DeviceCopy {
+    enum class Ends { kNothing, kStep, kAbandoned } ends = Ends::kNothing;
+    Timer step;  // it ends
+    DeviceStream* stream;
+    uint32_t mark;
+    uint64_t bytes;
+  };
+  static constexpr uint32_t kMaxDevices = 8;
+  Status prepare_memory(const Geometry& geometry);
+  Status register_host(const Geometry& geometry, DeviceMemory& device);
+  DeviceStream* stream_of(const dp_descriptor& d) const;
+  NicRefusal nic_refusal(const dp_descriptor& d) const;
+  bool choose_way(Active& active);
+  bool may_recopy(const Active& active) const;
+  bool recopy(Active& active, uint16_t step);
+  bool device_accepts(DeviceStream& stream);
+  bool copy_blocks(Active& active, uint32_t layer, uint32_t count, uint64_t* bytes);
+  void flip_byte(const Active& active, uint32_t layer);
+  void land_step(Active& active, const Timer& end, uint64_t now);
+  bool queue_chunk(Active& active, DeviceStream& stream, uint64_t bytes);
+  DeviceCopy* last_chunk_of(const Active& active);
+  bool poll_copies(uint64_t now);
   uint64_t move_chunk(Active& active, uint64_t now);
   void finish_step(Active& active, uint16_t step);
   bool waits_hold(const dp_descriptor& d, uint16_t step);
@@ -191,6 +228,14 @@ class TransferEngine final : private StepOwner {
   std::array<std::unique_ptr<Peer>, kMaxPeers> peers_;
   std::atomic<uint32_t> peer_count_{0};
   std::vector<std::shared_ptr<PeerTransport>> transports_;
+  // Of the devices whose memory it has; appended to by the owner.
+  std::array<std::pair<std::shared_ptr<DeviceMemory>, std::unique_ptr<DeviceStream>>, kMaxDevices> devices_;
+  std::atomic<uint32_t> device_count_{0};
+  std::vector<std::pair<std::shared_ptr<DeviceMemory>, void*>> host_memory_;  // registered with them
+  std::vector<DeviceCopy> device_copies_;
+  uint64_t device_bytes_ = 0;              // in flight
+  std::shared_ptr<CopyCarrier> copy_nic_;  // the reactor's thread
+  uint64_t next_copy_ns_ = kNever;
   bool direct_io_ = true;
   std::bitset<GeometryTable::kMax> used_by_storage_;  // geometries whose arenas were given to BlockIo
 

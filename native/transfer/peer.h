@@ -10,6 +10,7 @@
 #include "core/nic_link.h"
 #include "dualpath_ring.h"
 #include "memory/geometry.h"
+#include "transfer/copy_way.h"
 
 namespace dualpath {
 
@@ -109,6 +110,13 @@ class PeerTransport {
   // The engine is gone when this returns.
   virtual void leave() = 0;
   virtual uint64_t next_due() const = 0;  // when quiet() is worth asking by time alone
+};
+
+// A NIC that carries copies within its host: a peer that is this engine itself.
+class CopyCarrier : public Peer, public PeerTransport {
+ public:
+  // kNone: it carries a copy between these geometries now.
+  virtual NicRefusal refusal(uint32_t from_geometry, uint32_t to_geometry) = 0;
 };
 
 }  // namespace dualpath

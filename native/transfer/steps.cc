@@ -85,7 +85,9 @@ void TransferEngine::abandon_step(Active& active) {
   if (!active.step_open) return;
   active.step_open = false;
   if (active.peer_step != nullptr) {  // which ends in its own time
-    peers_[active.d.peer]->abandon(std::exchange(active.peer_step, nullptr));
+    carrier_of(active)->abandon(std::exchange(active.peer_step, nullptr));
+  } else if (DeviceCopy* const copy = last_chunk_of(active)) {  // so does what a driver was given
+    copy->ends = DeviceCopy::Ends::kAbandoned;
   } else if (active.d.op != DP_OP_READ && active.d.op != DP_OP_WRITE) {
     active.in_flight--;
   }
@@ -94,7 +96,7 @@ void TransferEngine::abandon_step(Active& active) {
 
 bool TransferEngine::turn_bumps(Active& active) {
   bool moved = false;
-  if (carried(active.d)) {
+  if (carrier_of(active) != nullptr) {
     while (turn_carried(active)) moved = true;
     return moved;
   }
@@ -139,9 +141,13 @@ bool TransferEngine::links_carried(Timer& timer, uint64_t now) {
 
 // One turn: at most chunk_bytes of one step.
 bool TransferEngine::turn_layers(Active& active, uint64_t now) {
-  if (carried(active.d)) return turn_carried(active);
+  if (active.d.op == DP_OP_COPY && !active.step_open && !choose_way(active))
+    return active.program->record.status != DP_ERROR_NONE;
+  if (carrier_of(active) != nullptr) return turn_carried(active);
   if (!active.step_open && !open_step(active)) return false;
   if (!links_accept(active, now)) return false;
+  if (DeviceStream* const stream = stream_of(active.d); stream != nullptr && !device_accepts(*stream))
+    return false;
   const dp_descriptor& d = active.d;
   const uint64_t bytes = move_chunk(active, now);
   active.program->record.bytes_moved += bytes;
@@ -152,12 +158,7 @@ bool TransferEngine::turn_layers(Active& active, uint64_t now) {
   active.step_open = false;
   (send ? statistics_.send_steps : statistics_.copy_steps).fetch_add(1, std::memory_order_relaxed);
   const uint16_t step = active.next_step++;
-  Timer timer{now, &active, nullptr, step, active.egress_end, active.ingress_end};
-  if (links_carried(timer, now)) {
-    finish_step(active, step);
-  } else {
-    timers_.push(timer);
-  }
+  land_step(active, Timer{now, &active, nullptr, step, active.egress_end, active.ingress_end}, now);
   return true;
 }
 
@@ -187,23 +188,7 @@ uint64_t TransferEngine::move_chunk(Active& active, uint64_t now) {
       return bytes;
     }
   } else {
-    const auto& to = *endpoint_->geometries().find(d.dst_geometry);
-    const uint64_t to_width = to->entries_per_block();
-    to_slots += active.cursor * to_width;
-    for (uint32_t i = 0; i < count; i++) {
-      if (!copy_block(*from, from_slots + i * from_width, *to, to_slots + i * to_width, layer,
-                      first_block + i, tokens, d.window_end, &bytes)) {
-        fail(*active.program, &active, DP_ERROR_INVALID, active.cursor + i);
-        return bytes;
-      }
-    }
-    if (bytes > 0 && faults_ != nullptr && FaultPlan::strikes(faults_->flip_byte_after)) {
-      const uint32_t token = std::max(d.token_begin, first_block * to->block_tokens());
-      const uint32_t i = token / to->block_tokens() - first_block;
-      Place place;
-      if (to->find(to_slots + i * to_width, layer, 0, token % to->block_tokens(), &place))
-        *to->address(to->strips(layer, 0).data[0], place) ^= std::byte{1};
-    }
+    if (!copy_blocks(active, layer, count, &bytes)) return bytes;
   }
   if (bytes > 0) {
     if (NicLink* const egress = options_.links.nic_egress.get())

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/read_once.h"
+#include "memory/walk.h"
 
 namespace dualpath::verbs {
 
@@ -13,10 +14,12 @@ void PartExpander::begin(const Part& part) {
 }
 
 bool PartExpander::open_block() {
-  to_slot_ = read_once(part_.to_slots[block_]);
   plane_ = row_ = strip_ = 0;
-  written_bytes_ = 0;
+  written_bytes_ = walked_ = 0;
   plane_open_ = false;
+  block_open_ = true;
+  if (part_.to->geometry().paged()) return true;
+  to_slot_ = read_once(part_.to_slots[block_]);
   block_open_ = to_slot_ < part_.to->geometry().slots();
   if (part_.from->geometry().paged()) return block_open_;  // its pages are looked at as they are expanded
   from_slot_ = read_once(part_.from_slots[block_]);
@@ -27,8 +30,8 @@ bool PartExpander::open_block() {
 PartExpander::Result PartExpander::expand(Chain& chain) {
   for (; block_ < part_.count; block_++) {
     if (!block_open_ && !open_block()) return Result::kOutOfBounds;
-    if (part_.from->geometry().paged()) {
-      const Result result = expand_pages(chain);
+    if (part_.from->geometry().paged() || part_.to->geometry().paged()) {
+      const Result result = part_.to->geometry().paged() ? expand_into_pages(chain) : expand_pages(chain);
       if (result != Result::kDone) return result;
     } else if (!expand_block(chain)) {
       return Result::kChainFull;
@@ -145,6 +148,50 @@ bool PartExpander::expand_run(Chain& chain, const Strips& strips, const Place& p
     }
     strip_ = 0;
   }
+  return true;
+}
+
+// The loop of copy_block itself; where the chain fills up within a block it is walked again from its start,
+// past what was appended. Entries are looked at each time, so that they may change and do no harm.
+PartExpander::Result PartExpander::expand_into_pages(Chain& chain) {
+  const Geometry& from = part_.from->geometry();
+  const Geometry& to = part_.to->geometry();
+  uint64_t bytes = 0;
+  uint64_t at = 0;
+  bool full = false;
+  const auto append = [&](const PieceRows& piece) {
+    const bool together = piece.to_stride == piece.bytes && piece.from_stride == piece.bytes;
+    const uint64_t row_bytes = together ? uint64_t{piece.bytes} * piece.rows : piece.bytes;
+    for (uint32_t r = 0; r < (together ? 1 : piece.rows); r++) {
+      if (at++ < walked_) continue;
+      full = !write_between(chain, reinterpret_cast<uint64_t>(piece.from) + r * piece.from_stride,
+                            reinterpret_cast<uint64_t>(piece.to) + r * piece.to_stride, row_bytes);
+      if (full) return false;
+      walked_++;
+    }
+    return true;
+  };
+  if (walk_block(from, part_.from_slots + uint64_t{block_} * from.entries_per_block(), to,
+                 part_.to_slots + uint64_t{block_} * to.entries_per_block(), part_.layer,
+                 part_.first_block + block_, part_.tokens, part_.window_end, &bytes, append)) {
+    return Result::kDone;
+  }
+  return full ? Result::kChainFull : Result::kOutOfBounds;
+}
+
+// Either side may cross from one registered range into the next.
+bool PartExpander::write_between(Chain& chain, uint64_t local, uint64_t remote, uint64_t bytes) {
+  while (written_bytes_ < bytes) {
+    const uint64_t here = local + written_bytes_;
+    const uint64_t there = remote + written_bytes_;
+    const KeyedRange& source = part_.from->range(here);
+    const KeyedRange& target = part_.to->range(there);
+    const uint64_t piece =
+        std::min({bytes - written_bytes_, source.end - here, target.end - there, uint64_t{1} << 30});
+    if (!chain.write({here, there, source.key, target.key, static_cast<uint32_t>(piece)})) return false;
+    written_bytes_ += piece;
+  }
+  written_bytes_ = 0;
   return true;
 }
 

@@ -12,7 +12,7 @@ struct Part {
   const KeyedGeometry* from;   // this side's memory
   const KeyedGeometry* to;     // the peer's, of the same shape
   const uint32_t* from_slots;  // entries_per_block() of `from` a block
-  const uint32_t* to_slots;
+  const uint32_t* to_slots;    // likewise of `to`; where that is paged both are keyed by ranges
   uint32_t count;
   uint32_t layer;
   uint32_t first_block;  // position of from_slots[0] in the sequence
@@ -37,6 +37,8 @@ class PartExpander {
   TokenRange within_block() const;
   bool expand_block(Chain& chain);
   Result expand_pages(Chain& chain);
+  Result expand_into_pages(Chain& chain);
+  bool write_between(Chain& chain, uint64_t local, uint64_t remote, uint64_t bytes);
   bool expand_run(Chain& chain, const Strips& strips, const Place& place, uint32_t rows);
   bool write(Chain& chain, uint64_t local, uint64_t remote, uint64_t bytes);
   bool expand_rows(Chain& chain, const Plane& source, const Plane& target, TokenRange seen);
@@ -52,6 +54,7 @@ class PartExpander {
   bool plane_open_ = false;
   uint32_t strip_ = 0;
   uint64_t written_bytes_ = 0;  // of a piece that several regions hold
+  uint64_t walked_ = 0;         // pieces of the block that were appended, where the target is paged
 };
 
 }  // namespace dualpath::verbs

@@ -18,6 +18,7 @@ enum class RegionAccess { kLocal, kPeersWrite, kPeersReadAndWrite };
 // How the device came to the memory: by its pages in the host, as a dma-buf that the GPU's driver exported,
 // or by the GPU's address, which nvidia-peermem answers for.
 enum class RegionWay { kHost, kDmaBuf, kPeerMemory };
+inline constexpr size_t kRegionWays = 3;
 const char* region_way_name(RegionWay way);
 
 class MemoryRegion {

@@ -27,3 +27,4 @@ export { benchTail, type TailOptions, type TailResult, type TailPolicy, type Tai
 export { benchRdma, type RdmaBenchOptions, type RdmaBenchResult, type RdmaTest } from './rdma/bandwidth.js';
 export { defaultControlPort, serveNode } from './rdma/remote.js';
 export { benchQos, type QosFigures, type QosOptions, type QosResult } from './rdma/qos.js';
+export { benchCopy, type CopyBenchOptions, type CopyBenchResult, type CopyWayResult } from './copy.js';

@@ -1,10 +1,11 @@
 /** Memory and geometries as the add-on takes them (bindings/memory.cc, region.cc, geometry.cc). */
+import type { NativeCudaDevice } from './device-types.js';
 
 export interface NativeArenaFacts {
   readonly bytes: number;
   readonly hugePages: boolean;
   readonly locked: boolean;
-  readonly kind: 'host' | 'emulated-hbm';
+  readonly kind: 'host' | 'emulated-hbm' | 'cuda';
 }
 
 export interface NativeArena {
@@ -25,7 +26,7 @@ export interface NativeRegionFacts {
   readonly bytes: number;
   /** Of its first byte, in this process. */
   readonly address: bigint;
-  readonly kind: 'host' | 'emulated-hbm';
+  readonly kind: 'host' | 'emulated-hbm' | 'cuda';
   /** Of the slices that devices register, in order. */
   readonly sliceBytes: readonly number[];
 }
@@ -33,7 +34,12 @@ export interface NativeRegionFacts {
 export type NativeRegionOptions = { readonly name: string; readonly emulatedHbm?: boolean } & (
   | { readonly arena: NativeArena }
   | { readonly buffer: Uint8Array }
-  | { readonly address: bigint; readonly bytes: number; readonly owner?: object }
+  | {
+      readonly address: bigint;
+      readonly bytes: number;
+      readonly owner?: object;
+      readonly cuda?: NativeCudaDevice;
+    }
   | { readonly fd: number; readonly offsetBytes?: number; readonly bytes: number }
 );
 

@@ -1,6 +1,7 @@
 /** What the add-on exports (bindings/objects.h). Only src/transfer, src/memory, src/storage and src/bench use it. */
 import type { NativeRdmaLoad, RdmaLoadOptions } from './rdma-load-types.js';
 import type { PostCost, StorageLoad, StorageLoadResult } from './bench-types.js';
+import type { NativeCopyNic, NativeCopyNicOptions, NativeCudaDevice } from './device-types.js';
 import type { NativeGpu, NativeKvSeeds } from './emulation-types.js';
 import type {
   NativeArena,
@@ -20,6 +21,7 @@ import type {
 
 export type * from './rdma-load-types.js';
 export type * from './bench-types.js';
+export type * from './device-types.js';
 export type * from './emulation-types.js';
 export type * from './memory-types.js';
 export type * from './store-types.js';
@@ -109,6 +111,15 @@ export interface EngineStatistics {
   readonly registeredBytes: number;
   readonly copyBytes: number;
   readonly copySteps: number;
+  /** What carried them: the NIC, the CPU, CUDA's driver. */
+  readonly copyBytesByWay: { readonly nic: number; readonly memcpy: number; readonly cuda: number };
+  /** Steps of copies that the NIC did not carry, by cause. */
+  readonly copyRefusals: {
+    readonly notWanted: number;
+    readonly notOpen: number;
+    readonly notRegistered: number;
+    readonly broken: number;
+  };
   readonly sendBytes: number;
   readonly sendSteps: number;
   readonly descriptors: number;
@@ -156,6 +167,13 @@ export interface NativeEngineOptions {
   readonly maxPrograms?: number;
   readonly maxDescriptors?: number;
   readonly storageLookaheadNs?: number;
+  /**
+   * auto (default): copies go through the NIC that was opened for them (CopyNic), where it can, else by memcpy or CUDA's
+   * driver; nic: nothing else; plain: never the NIC.
+   */
+  readonly copyWay?: 'auto' | 'nic' | 'plain';
+  /** Of copies by CUDA's driver, at most; default 16 MiB. */
+  readonly copyInFlightBytes?: number;
 }
 
 export interface HashRange {
@@ -256,9 +274,15 @@ export interface NativeAddon {
     emulatedHbm?: boolean;
     hugePages?: boolean;
     lock?: 'none' | 'try' | 'require';
+    /** Memory of this device: no ArrayBuffer shows it. */
+    cuda?: NativeCudaDevice;
     /** A memfd sealed against shrinking, of another process; it stays the caller's. */
     fd?: number;
   }) => NativeArena;
+  readonly CudaDevice: new (
+    options: ({ ordinal: number } | { pciAddress: string }) & { library?: string },
+  ) => NativeCudaDevice;
+  readonly CopyNic: new (options: NativeCopyNicOptions) => NativeCopyNic;
   readonly Region: new (options: NativeRegionOptions) => NativeRegion;
   readonly RateLink: new (options: { name: string; bytesPerS: number }) => NativeRateLink;
   /** Left out: the paper's tables. */

@@ -1,6 +1,7 @@
 import { Command } from 'commander';
 import { formatBytes, formatCount, renderTable } from '../telemetry/index.js';
 import type { PostResult, RingResult } from '../bench/index.js';
+import { copyCommand } from './bench-copy.js';
 import { lookupCommand } from './bench-lookup.js';
 import { balanceCommand, tailCommand } from './bench-model.js';
 import { qosCommand } from './bench-qos.js';
@@ -23,6 +24,7 @@ export function benchCommand(): Command {
     .addCommand(postCommand())
     .addCommand(rdmaCommand())
     .addCommand(qosCommand())
+    .addCommand(copyCommand())
     .addCommand(schedulerCommand())
     .addCommand(balanceCommand())
     .addCommand(tailCommand())

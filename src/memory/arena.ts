@@ -1,6 +1,7 @@
 /** Memory taken once at start; native/memory/arena.h says how. */
 import { DualPathError } from '../errors/index.js';
 import { callNative, native, type NativeArena, type NativeArenaFacts } from '../binding/index.js';
+import type { CudaDevice } from './cuda-device.js';
 
 export interface ArenaOptions {
   readonly name: string;
@@ -8,6 +9,8 @@ export interface ArenaOptions {
   readonly bytes: number;
   /** Stands for a GPU's memory on a machine that has none; reports say so. */
   readonly emulatedHbm?: boolean;
+  /** Memory of this GPU: the CPU does not reach it, and no buffer shows it. */
+  readonly cuda?: CudaDevice;
   /** Explicit huge pages when there are free ones; default true. */
   readonly hugePages?: boolean;
   /** 'require' fails where RLIMIT_MEMLOCK forbids locking, 'try' (default) goes on unlocked. */
@@ -19,7 +22,9 @@ export class Arena {
 
   /** @throws MEMORY_LIMIT naming the limit and how to raise it, INVALID_ARGUMENT */
   constructor(options: ArenaOptions) {
-    this.handle = callNative(() => new (native().Arena)(options));
+    const { cuda, ...rest } = options;
+    const device = cuda === undefined ? {} : { cuda: cuda.handle };
+    this.handle = callNative(() => new (native().Arena)({ ...rest, ...device }));
   }
 
   get facts(): NativeArenaFacts {

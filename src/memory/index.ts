@@ -1,5 +1,6 @@
 /** Arenas, adopted memory, geometries and bounded pools of block slots. */
 export { Arena, type ArenaOptions } from './arena.js';
+export { CudaDevice, type CudaDeviceOptions } from './cuda-device.js';
 export { BlockList, BlockSpace } from './block-space.js';
 export {
   indexerKeys,
@@ -20,4 +21,4 @@ export {
   type Tensor,
 } from './engine-memory.js';
 export { bufferGeometry, sequenceGeometry, slotBytes, stagingGeometry } from './geometry.js';
-export { Region, type AddressOptions, type FileOptions } from './region.js';
+export { Region, type AddressOptions, type CudaOptions, type FileOptions } from './region.js';

@@ -5,6 +5,7 @@
 import { callNative, native, type NativeRegion, type NativeRegionFacts } from '../binding/index.js';
 import { DualPathError } from '../errors/index.js';
 import type { Arena } from './arena.js';
+import type { CudaDevice } from './cuda-device.js';
 
 interface Named {
   /** For messages and reports. */
@@ -19,6 +20,10 @@ export interface AddressOptions extends Named {
   readonly bytes: number;
   /** Kept from being collected as long as the region may be used. Left out: the caller keeps the memory. */
   readonly owner?: object;
+}
+
+export interface CudaOptions extends Omit<AddressOptions, 'emulatedHbm'> {
+  readonly device: CudaDevice;
 }
 
 export interface FileOptions extends Named {
@@ -67,6 +72,22 @@ export class Region {
    */
   static ofAddress(options: AddressOptions): Region {
     return new Region(callNative(() => new (native().Region)(options)));
+  }
+
+  /**
+   * Memory of a GPU by the address that CUDA gives it (a tensor's data pointer, cuMemAlloc): never touched by the CPU; copies
+   * go through the NIC or by the driver.
+   * @throws INVALID_ARGUMENT unless all of it is this device's, in one allocation; CUDA_FAILED
+   */
+  static ofCuda(options: CudaOptions): Region {
+    const { device, ...rest } = options;
+    if (typeof options.address !== 'bigint') {
+      throw new DualPathError(
+        'INVALID_ARGUMENT',
+        `memory '${options.name}': address ${String(options.address)}; a BigInt is needed`,
+      );
+    }
+    return new Region(callNative(() => new (native().Region)({ ...rest, cuda: device.handle })));
   }
 
   /**

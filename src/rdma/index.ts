@@ -36,6 +36,8 @@ export {
   type RdmaPort,
 } from './discovery.js';
 export { gidAt, rankGids, type Gid, type GidType, type LinkLayer, type RankedGid } from './gid.js';
+export { CopyNic, type CopyNicOptions } from './copy-nic.js';
+export { pairedNic, pciHops, pciPath, type PairedNic } from './pairing.js';
 export { agreePath, rdmaProtocolVersion, type PathHello, type PathParameters } from './path.js';
 export type { ConnectionHalf, NativeEvent, NativeHalf } from './native-half.js';
 export { PathExchange, type PathMessage } from './path-messages.js';

@@ -20,6 +20,7 @@ export const programStatus = {
   peer: 4,
   cancelled: 5,
   closed: 6,
+  device: 7,
 } as const;
 
 /** enum dp_call: of storage, and of RDMA. */

@@ -71,6 +71,10 @@ const codes: Record<number, readonly [ErrorCode, string]> = {
   [programStatus.peer]: ['PEER_LOST', 'lost its peer'],
   [programStatus.cancelled]: ['CANCELLED', 'was cancelled'],
   [programStatus.closed]: ['CLOSED', 'ended with its engine'],
+  [programStatus.device]: [
+    'CUDA_FAILED',
+    "could not copy: CUDA's driver failed, or copyWay is 'nic' and the NIC cannot (statistics().copyRefusals and the CopyNic's say why)",
+  ],
 };
 
 /** What a failure was about, where it was about one of these. */

@@ -142,7 +142,7 @@ TEST_F(CudaDeviceTest, CopiesRowsBothWaysInOrder) {
   std::vector<std::byte> back(4096);
   ASSERT_TRUE(device->register_host("here", here.data(), here.size()).ok());
   std::unique_ptr<DeviceStream> stream;
-  ASSERT_TRUE(device->open_stream(&stream).ok());
+  ASSERT_TRUE(device->open_stream(nullptr, &stream).ok());
   cuda_.set_delay_us(2000);
   const auto at = [](std::vector<std::byte>& of) { return reinterpret_cast<uint64_t>(of.data()); };
   ASSERT_TRUE(stream->copy({there, at(here), 100, 100, 100, 8}).ok());       // together: one copy
@@ -164,7 +164,7 @@ TEST_F(CudaDeviceTest, CopiesRowsBothWaysInOrder) {
 TEST_F(CudaDeviceTest, AFailureComesFromTheCallOrFromItsMark) {
   const auto device = cuda_.device();
   std::unique_ptr<DeviceStream> stream;
-  ASSERT_TRUE(device->open_stream(&stream).ok());
+  ASSERT_TRUE(device->open_stream(nullptr, &stream).ok());
   std::byte a[8], b[8];
   cuda_.fail("cuMemcpyAsync", 1, 700);
   const CopyRows rows{reinterpret_cast<uint64_t>(a), reinterpret_cast<uint64_t>(b), 8, 8, 8, 1};

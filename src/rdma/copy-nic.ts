@@ -1,0 +1,46 @@
+/**
+ * Copies between host memory and a GPU's through its NIC, as loopback RDMA writes (native/rdma/copy_nic.h): so that one
+ * arbiter, the NIC's, sees all that moves to and from a GPU.
+ */
+import {
+  callNative,
+  native,
+  type CopyNicStatistics,
+  type NativeCopyNic,
+  type NativeStubFabric,
+} from '../binding/index.js';
+import type { TransferEngine } from '../transfer/index.js';
+import { addressFields, defaultTrafficClasses, type TrafficClasses } from './classes.js';
+import type { LinkLayer } from './gid.js';
+
+export interface CopyNicOptions {
+  /** Whose copies it carries, from now on until it is closed; an engine has one. */
+  readonly engine: TransferEngine;
+  readonly device: string;
+  /** Default 1. */
+  readonly port?: number;
+  /** Needed on RoCE; discovery ranks them. */
+  readonly gidIndex?: number;
+  readonly linkLayer?: LinkLayer;
+  /** Copies are in class kv. */
+  readonly classes?: TrafficClasses;
+  /** Of all copies under way, at most; default 8 MiB. */
+  readonly inFlightBytes?: number;
+  /** Emulated devices, for tests and benchmarks. */
+  readonly provider?: NativeStubFabric;
+}
+
+export class CopyNic {
+  readonly #handle: NativeCopyNic;
+
+  /** @throws RDMA_UNAVAILABLE, INVALID_ARGUMENT, CAPACITY_EXHAUSTED, RDMA_FAILED */
+  constructor(options: CopyNicOptions) {
+    const { engine, classes = defaultTrafficClasses, linkLayer = 'ethernet', ...rest } = options;
+    const fields = addressFields(classes.kv, linkLayer);
+    this.#handle = callNative(() => new (native().CopyNic)({ ...rest, ...fields, engine: engine.handle }));
+  }
+
+  statistics(): CopyNicStatistics {
+    return callNative(() => this.#handle.statistics());
+  }
+}
