@@ -45,12 +45,12 @@ export const commands: readonly CommandEntry[] = [
   },
   {
     name: 'simulate',
-    description: 'simulate clusters in virtual time; derive the published figures again',
+    description: 'clusters in virtual time, driven by the real scheduler',
     load: async () => (await import('./simulate.js')).simulateCommand(),
   },
   {
     name: 'plan',
-    description: 'plan a deployment: nodes of each role, capacity, bottleneck',
+    description: 'prefill and decode nodes for a workload: capacity, latencies, bottleneck, what to buy next',
     load: async () => (await import('./plan.js')).planCommand(),
   },
   {

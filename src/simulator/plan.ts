@@ -293,8 +293,8 @@ function jobOf(options: PlanOptions, at: Estimate, scale: number): Plan['job'] {
 }
 
 /**
- * Little: what is in a buffer is what comes a second times how long it stays. On the prefill side reads, a wait of up to a
- * forward and the forward; on the decode side all of TTFT and the way to HBM. Twice that, for bursts.
+ * Little: what is in a buffer is what comes a second times how long it stays: from assignment to the first token on the
+ * prefill side, where it reads, and until it is in HBM on the decode side. Twice that, for bursts.
  */
 function buffersOf(
   { workload, model }: PlanOptions,
@@ -304,11 +304,13 @@ function buffersOf(
 ): Plan['bufferBytesPerNode'] {
   const { turns, promptTokens } = meansOf(workload);
   const bytesPerS = aps * turns * promptTokens * model.bytesPerToken;
-  const ttft = run?.ttftS.mean ?? 0;
-  const decodeS = ttft + takenConstants.decodeAdmissionS;
+  const staysS = run ? run.ttftS.mean - run.admissionWaitMeanS : 0;
+  const onPrefill = (run?.snic.prefillUtilization ?? 0) * at.prefillNodes;
+  const onDecode = (run?.snic.decodeUtilization ?? 0) * at.decodeNodes;
+  const prefillShare = onPrefill / Math.max(1e-9, onPrefill + onDecode);
   return {
-    prefill: (2 * bytesPerS * ttft) / at.prefillNodes,
-    decode: (2 * bytesPerS * decodeS) / at.decodeNodes,
+    prefill: (2 * bytesPerS * staysS * prefillShare) / at.prefillNodes,
+    decode: (2 * bytesPerS * (staysS + takenConstants.decodeAdmissionS)) / at.decodeNodes,
   };
 }
 
