@@ -121,6 +121,9 @@ export async function closedLoop(
   return result(latenciesMs, failed, measureMs);
 }
 
+/** Answers that are later than this after the end do not come any more. */
+const overdueMs = 10_000;
+
 /** So many requests a second, whether they are answered or not; latency counts from when each was due. */
 export async function openLoop(
   port: number,
@@ -129,7 +132,13 @@ export async function openLoop(
   warmUpMs: number,
   measureMs: number,
 ): Promise<RateResult> {
+  const connections: Connection[] = [];
   const idle: Connection[] = [];
+  const open = (): Connection => {
+    const connection = new Connection(port);
+    connections.push(connection);
+    return connection;
+  };
   const latenciesMs: number[] = [];
   let [failed, sent, underWay] = [0, 0, 0];
   const startMs = performance.now();
@@ -139,7 +148,7 @@ export async function openLoop(
       const dueNow = Math.min(total, ((performance.now() - startMs) * perS) / 1000);
       while (sent < dueNow) {
         const dueMs = startMs + (1000 * sent) / perS;
-        const connection = idle.pop() ?? new Connection(port);
+        const connection = idle.pop() ?? open();
         underWay++;
         connection.send(requests[sent % requests.length]!, (ok) => {
           underWay--;
@@ -151,12 +160,14 @@ export async function openLoop(
         });
         sent++;
       }
-      if (sent < total || underWay > 0) return;
+      const isOverdue = performance.now() - startMs > warmUpMs + measureMs + overdueMs;
+      if ((sent < total || underWay > 0) && !isOverdue) return;
+      failed += underWay;
       clearInterval(timer);
       resolve();
     }, 1);
   });
-  for (const connection of idle) connection.close();
+  for (const connection of connections) connection.close();
   return result(latenciesMs, failed, measureMs);
 }
 

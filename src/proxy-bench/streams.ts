@@ -14,6 +14,9 @@ export interface StreamsResult {
   readonly delayMaxMs: number;
 }
 
+/** The longest that a stream may take: several times what it should. */
+const limitMs = 30_000;
+
 /** Many streams at once; every event is checked to be there, in order and unchanged, and its way is timed. */
 export async function manyStreams(port: number, streams: number, events: number): Promise<StreamsResult> {
   const delaysMs: number[] = [];
@@ -25,12 +28,16 @@ export async function manyStreams(port: number, streams: number, events: number)
       let isWhole = false;
       const socket: Socket = connect({ port, host: '127.0.0.1', noDelay: true });
       const end = (): void => {
+        clearTimeout(limit);
         socket.destroy();
         resolve();
       };
+      // A proxy that answers nothing is no reason to wait for ever.
+      const limit = setTimeout(end, limitMs);
       socket.on('connect', () => socket.write(benchRequest('/v1/completions', 512, index, true)));
       socket.on('error', end);
       socket.on('close', () => {
+        clearTimeout(limit);
         if (!isWhole) cut++;
         resolve();
       });
