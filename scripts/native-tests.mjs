@@ -3,6 +3,7 @@
  * Builds and runs the unit tests of native/.
  *
  *   node scripts/native-tests.mjs [--sanitize address|thread] [--report FILE] [-- GTEST_OPTIONS]
+ *   node scripts/native-tests.mjs --build-only TARGET
  *
  * Each sanitizer has its own build folder. --report writes GoogleTest's JSON.
  */
@@ -23,7 +24,7 @@ function runOrExit(command, args, options = {}) {
   process.exit(status || 1);
 }
 
-function build(sanitize) {
+function build(sanitize, target = 'dualpath_native_tests') {
   const buildFolder = join(root, buildFolders[sanitize]);
   const configured = dropUnusableBuildFolder(buildFolder, root);
   runOrExit('cmake', [
@@ -31,8 +32,10 @@ function build(sanitize) {
     ...(!configured && succeeds('ninja', ['--version']) ? ['-G', 'Ninja'] : []),
     ...['-DDUALPATH_NATIVE_TESTS=ON', `-DDUALPATH_SANITIZE=${sanitize}`],
   ]);
-  runOrExit('cmake', ['--build', buildFolder, '--parallel', String(availableParallelism())]);
-  return join(buildFolder, 'dualpath_native_tests');
+  runOrExit('cmake', [
+    ...['--build', buildFolder, '--target', target, '--parallel', String(availableParallelism())],
+  ]);
+  return join(buildFolder, target);
 }
 
 function test(executable, { sanitize, report }, gtestOptions) {
@@ -52,11 +55,16 @@ function test(executable, { sanitize, report }, gtestOptions) {
 }
 
 const { values, positionals } = parseArgs({
-  options: { sanitize: { type: 'string', default: 'none' }, report: { type: 'string' } },
+  options: {
+    sanitize: { type: 'string', default: 'none' },
+    report: { type: 'string' },
+    'build-only': { type: 'string' },
+  },
   allowPositionals: true,
 });
 if (!Object.hasOwn(buildFolders, values.sanitize)) {
   console.error(`--sanitize ${values.sanitize}: it must be one of ${Object.keys(buildFolders).join(', ')}`);
   process.exit(2);
 }
-test(build(values.sanitize), values, positionals);
+if (values['build-only'] !== undefined) build(values.sanitize, values['build-only']);
+else test(build(values.sanitize), values, positionals);

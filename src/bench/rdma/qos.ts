@@ -185,7 +185,8 @@ class QosBench {
       const samplesUs = await this.#sides.perftestLatencies({
         tool: 'ib_read_lat',
         bytes,
-        iterations: this.#samplesOf(name),
+        // It prints one sample fewer.
+      iterations: this.#samplesOf(name) + 1,
         queuePairs: 1,
         trafficClass: 'inference',
       });

@@ -1,6 +1,6 @@
 /** The two sides of an RDMA benchmark, and what is measured between them. */
 import { availableParallelism } from 'node:os';
-import type { RdmaLoadRun } from '../../binding/index.js';
+import type { RdmaLoadAddress, RdmaLoadRun } from '../../binding/index.js';
 import {
   addressFields,
   findRdmaDevices,
@@ -108,7 +108,11 @@ export class Sides {
     const path = { ...addressFields(trafficClasses()[trafficClass], this.linkLayer), mtuBytes };
     await this.there.connect(b, { ...atA, ...path });
     await this.here.connect(a, { ...atB, ...path });
-    return new LoadPair({ node: this.here, end: a }, { node: this.there, end: b });
+    const numbers = ({ queuePairs: made }: RdmaLoadAddress): number[] => made.map(({ qpNum }) => qpNum);
+    return new LoadPair(
+      { node: this.here, end: a, qpNums: numbers(atA) },
+      { node: this.there, end: b, qpNums: numbers(atB) },
+    );
   }
 
   /** Bytes per second of perftest's bandwidth test from `from` to the other side. */
@@ -159,6 +163,7 @@ export type PerftestSetting = Omit<
 interface End {
   readonly node: BenchNode;
   readonly end: number;
+  readonly qpNums: readonly number[];
 }
 
 /** Runs on one of two connected ends. */
@@ -169,6 +174,11 @@ export class LoadPair {
   constructor(here: End, there: End) {
     this.#here = here;
     this.#there = there;
+  }
+
+  /** Numbers of the queue pairs, on this side and on the other: they tell packets of a capture apart. */
+  get qpNums(): { here: readonly number[]; there: readonly number[] } {
+    return { here: this.#here.qpNums, there: this.#there.qpNums };
   }
 
   run(run: Omit<RdmaLoadRun, 'limitNs' | 'spinNs'>): Promise<RunResult> {
