@@ -186,7 +186,7 @@ class QosBench {
         tool: 'ib_read_lat',
         bytes,
         // It prints one sample fewer.
-      iterations: this.#samplesOf(name) + 1,
+        iterations: this.#samplesOf(name) + 1,
         queuePairs: 1,
         trafficClass: 'inference',
       });
