@@ -6,6 +6,6 @@ export default defineConfig({
     include: ['test/rxe/**/*.test.ts'],
     fileParallelism: false,
     testTimeout: 20_000,
-    hookTimeout: 300_000,
+    hookTimeout: 480_000,
   },
 });

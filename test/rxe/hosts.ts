@@ -27,7 +27,7 @@ export async function runOnHosts(
   const take = (host: number, chunk: Buffer): void => void (output[host - 1] += chunk.toString());
   const { capture, ...rest } = options;
   const hosts = await startRxe({
-    timeLimitMs: 240_000,
+    timeLimitMs: 420_000,
     onStdout: take,
     onStderr: take,
     ...rest,

@@ -50,6 +50,6 @@ async function measure() {
 
 if (DUALPATH_RXE_HOST === '1') await measure();
 else {
-  const signal = AbortSignal.timeout(200_000);
+  const signal = AbortSignal.timeout(300_000);
   await serveNode({ address: DUALPATH_RXE_ADDRESS, port: defaultControlPort, once: true, signal });
 }
