@@ -102,7 +102,7 @@ describe('dualpath bench scheduler', () => {
 
 describe('the model in virtual time', () => {
   it('dualpath bench balance: even links against round robin, and the quota at work', async () => {
-    const size = ['--prefill', '1', '--decode', '2', '--agents', '300', '--seconds', '60'];
+    const size = ['--prefill', '2', '--decode', '4', '--agents', '700', '--seconds', '60'];
     const { code, stdout } = await dualpath(['bench', 'balance', ...size, '--quiet', '--json']);
     expect(code).toBe(0);
     const result = JSON.parse(stdout) as {
@@ -121,7 +121,7 @@ describe('the model in virtual time', () => {
   }, 60_000);
 
   it('dualpath bench tail: a shorter tail at equal throughput', async () => {
-    const size = ['--prefill', '1', '--decode', '2', '--seconds', '60', '--loads', '0.8'];
+    const size = ['--prefill', '2', '--decode', '2', '--seconds', '60', '--loads', '0.8'];
     const { code, stdout } = await dualpath(['bench', 'tail', ...size, '--quiet', '--json']);
     expect(code).toBe(0);
     const { runs } = JSON.parse(stdout) as { runs: { policy: string; ttft_p99_s: number }[] };
