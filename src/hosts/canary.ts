@@ -23,6 +23,8 @@ export class Canaries {
   readonly #spaces: readonly CanarySpace[];
   readonly #stop = new AbortController();
   readonly #running: Promise<void>;
+  #early = new AbortController();
+  #guarding: Promise<unknown> = Promise.resolve();
   #round = 0;
 
   constructor(traffic: TrafficManager, spaces: readonly CanarySpace[]) {
@@ -34,7 +36,9 @@ export class Canaries {
 
   async #run(): Promise<void> {
     while (!this.#stop.signal.aborted) {
-      await Promise.all(this.#spaces.map((space) => this.#guard(space)));
+      this.#early = new AbortController();
+      this.#guarding = Promise.all(this.#spaces.map((space) => this.#guard(space)));
+      await this.#guarding;
     }
   }
 
@@ -48,7 +52,8 @@ export class Canaries {
     const seeds = new KvSeeds(tokens);
     try {
       if (slots !== undefined) await this.#kernels(space, slots, layers, seeds, [tokens.length, 0]);
-      await sleep(heldMs, undefined, { signal: this.#stop.signal }).catch(() => undefined);
+      const signal = AbortSignal.any([this.#stop.signal, this.#early.signal]);
+      await sleep(heldMs, undefined, { signal }).catch(() => undefined);
       if (slots !== undefined) await this.#kernels(space, slots, layers, seeds, [0, tokens.length]);
     } finally {
       slots?.release();
@@ -80,6 +85,12 @@ export class Canaries {
         },
       ],
     });
+  }
+
+  /** Looks at what is held now; statistics() then has it. */
+  async check(): Promise<void> {
+    this.#early.abort();
+    await this.#guarding;
   }
 
   statistics(): { readonly checkedBytes: number; readonly mismatchedBytes: number } {

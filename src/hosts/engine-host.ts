@@ -63,7 +63,7 @@ export class EngineHost {
     this.#control = new EngineControl(node);
     this.#rpc.serve('describe', z.null(), async () => this.#describe());
     this.#rpc.serve('open', jobSchema, (driver, job) => this.#open(driver, job));
-    this.#rpc.serve('totals', z.null(), async (driver) => this.#of(driver).totals());
+    this.#rpc.serve('totals', z.null(), (driver) => this.#of(driver).checkedTotals());
     this.#rpc.serve('close', z.null(), async (driver) => {
       if (this.#run?.driver === driver) await this.#end('its driver is through with it');
     });
@@ -266,6 +266,12 @@ class EngineRun {
 
   peerLost(peer: string): void {
     this.engine.peerLost(peer);
+  }
+
+  /** As they are when what the canaries hold now has been looked at. */
+  async checkedTotals(): Promise<EngineTotals> {
+    await this.#canaries?.check();
+    return this.totals();
   }
 
   totals(): EngineTotals {
