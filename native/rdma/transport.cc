@@ -235,6 +235,7 @@ bool Transport::deliver() {
   credits_poll_ns_ =
       credits_awaited_ ? std::min(2 * credits_poll_ns_, kLongestCreditsPoll_ns) : kCreditsPoll_ns;
   credits_awaited_ = false;
+  if (!flush_failure_.empty()) device_failed(std::exchange(flush_failure_, {}));
   if (draining_until_ns_ != kNever) end_drains();
   if (signalled_) door_->notify();
   const bool moved = std::exchange(signalled_, false) || !over_.empty();
@@ -255,8 +256,10 @@ bool Transport::deliver() {
 
 void Transport::signal_came(uint8_t mode, uint32_t counter, uint64_t value) {
   // What came before it may lie in memory of a GPU, whose kernels must see it first.
+  if (!flush_failure_.empty()) return;
   if (const Status status = memory_->flush(); !status.ok()) {
-    device_failed(status.message);
+    // deliver() fails the device: here its queue pair is still being polled.
+    flush_failure_ = status.message;
     return;
   }
   if (!door_->signal(mode, counter, value)) bad_signals_++;

@@ -137,6 +137,7 @@ class Transport final : public PeerTransport, private ConnectionOwner, private P
   std::vector<std::unique_ptr<Connection>> retired_;  // closed, with steps still in use
   std::vector<std::pair<uint32_t, VerbsPeer*>> peers_;
   std::vector<Step*> over_, delivering_;
+  std::string flush_failure_;     // of memory of a GPU, until deliver() has told of it
   bool signalled_ = false;        // since the last deliver()
   bool credits_awaited_ = false;  // likewise
   uint64_t credits_poll_ns_ = 0;
