@@ -158,6 +158,9 @@ double kv_share(Reactor& reactor, const NicLinkOptions& wanted, uint32_t blocks)
 }
 
 TEST_F(LinksTest, EachClassGetsTheShareThatTheTablesGiveIt) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "too slow to keep every class's queue filled";
+#endif
   constexpr uint64_t kRate = 400'000'000;
   // The floor: one packet of lane 2 in 4 of the low table, one of those in 241 packets.
   const double floor = 1.0 / 241 / 4;
