@@ -1,6 +1,7 @@
 #include "devices.h"
 
 #include "rdma.h"
+#include "rdma_values.h"
 #include "verbs/library.h"
 
 namespace dualpath::bindings {
@@ -47,24 +48,16 @@ void CopyNicObject::define(Napi::Env env, Napi::Object exports) {
               DefineClass(env, "CopyNic", {InstanceMethod<&CopyNicObject::statistics>("statistics")}));
 }
 
-// {engine, device, port?, gidIndex?, provider?, serviceLevel?, trafficClass?, sendEntries?, sges?,
-// chainBytes?,
-//  inFlightBytes?}
+// {engine, provider?, serviceLevel?, trafficClass?} and what parse_port() reads
 CopyNicObject::CopyNicObject(const Napi::CallbackInfo& info) : Wrap(info) {
   const Napi::Env env = info.Env();
   Options options(env, info[0]);
   EngineObject* const engine = options.wrapped<EngineObject>("engine");
   StubFabricObject* const stub = options.wrapped<StubFabricObject>("provider");
   rdma::CopyNicOptions wanted;
-  wanted.device = options.string("device");
-  wanted.port = static_cast<uint8_t>(options.u64("port", 1, UINT8_MAX));
-  if (options.has("gidIndex")) wanted.gid_index = static_cast<int>(options.u64("gidIndex", 0, UINT8_MAX));
+  parse_port(options, &wanted);
   wanted.service_level = static_cast<uint8_t>(options.u64("serviceLevel", 0, 15));
   wanted.traffic_class = static_cast<uint8_t>(options.u64("trafficClass", 0, UINT8_MAX));
-  wanted.queue_pair.send_entries = options.u32("sendEntries", wanted.queue_pair.send_entries);
-  wanted.queue_pair.sges = options.u32("sges", wanted.queue_pair.sges);
-  wanted.chain_bytes = options.u64("chainBytes", wanted.chain_bytes);
-  wanted.in_flight_bytes = options.u64("inFlightBytes", wanted.in_flight_bytes);
   if (options.ok() && engine == nullptr) options.fail("engine", "an engine");
   if (!options.ok()) return;
   runtime_ = engine->runtime();

@@ -77,25 +77,17 @@ void VerbsTransportObject::define(Napi::Env env, Napi::Object exports) {
                                              InstanceMethod<&VerbsTransportObject::shutdown>("shutdown")}));
 }
 
-// {engine, device, port?, gidIndex?, provider?, exclusive?, sendEntries?, receiveEntries?, sges?,
-// inlineBytes?,
-//  chainBytes?, inFlightBytes?, maxConnections?}
+// {engine, provider?, exclusive?, receiveEntries?, inlineBytes?, maxConnections?} and what parse_port() reads
 VerbsTransportObject::VerbsTransportObject(const Napi::CallbackInfo& info) : Wrap(info) {
   const Napi::Env env = info.Env();
   Options options(env, info[0]);
   EngineObject* const engine = options.wrapped<EngineObject>("engine");
   StubFabricObject* const stub = options.wrapped<StubFabricObject>("provider");
   rdma::TransportOptions wanted;
-  wanted.device = options.string("device");
-  wanted.port = static_cast<uint8_t>(options.u64("port", 1, UINT8_MAX));
-  if (options.has("gidIndex")) wanted.gid_index = static_cast<int>(options.u64("gidIndex", 0, UINT8_MAX));
+  parse_port(options, &wanted);
   wanted.exclusive = options.boolean("exclusive", false);
-  wanted.queue_pair.send_entries = options.u32("sendEntries", wanted.queue_pair.send_entries);
   wanted.queue_pair.receive_entries = options.u32("receiveEntries", wanted.queue_pair.receive_entries);
-  wanted.queue_pair.sges = options.u32("sges", wanted.queue_pair.sges);
   wanted.queue_pair.inline_bytes = options.u32("inlineBytes", wanted.queue_pair.inline_bytes);
-  wanted.chain_bytes = options.u64("chainBytes", wanted.chain_bytes);
-  wanted.in_flight_bytes = options.u64("inFlightBytes", wanted.in_flight_bytes);
   wanted.max_connections = options.u32("maxConnections", wanted.max_connections);
   if (options.ok() && engine == nullptr) options.fail("engine", "an engine");
   if (!options.ok()) return;

@@ -1,5 +1,6 @@
 // COPY with an end in memory of a GPU: by its driver, here the stand-in, since the CPU does not reach it.
 #include "test/cuda/standin.h"
+#include "test/memory/paged_shapes.h"
 #include "test/transfer/harness.h"
 #include "test/transfer/kv.h"
 
@@ -90,20 +91,8 @@ TEST_F(CudaCopyTest, PagesOfAnEngine) {
   constexpr uint64_t kPageBytes = 2 * kTokens * 64;
   std::shared_ptr<Arena> memory;
   ASSERT_TRUE(Arena::of_device("engine's", device_, 2 * kPages * kPageBytes, &memory).ok());
-  const auto pages_over = [&](const std::shared_ptr<Region>& region) {
-    PagedOptions options;
-    options.block_tokens = kTokens;
-    options.tables = {{"kv", kPages, kTokens}};
-    for (uint64_t l = 0; l < 2; l++) {
-      const uint64_t layer = l * kPages * kPageBytes;
-      options.layers.push_back(
-          {{0,
-            0,
-            {{region, layer, kPageBytes, 64, 64}, {region, layer + kTokens * 64, kPageBytes, 64, 64}}}});
-    }
-    std::shared_ptr<const Geometry> geometry;
-    EXPECT_TRUE(Geometry::create_paged(options, &geometry).ok());
-    return geometry;
+  const auto pages_over = [](const std::shared_ptr<Region>& region) {
+    return hnd_pages(region, 2, kTokens, kPages, kTokens);
   };
   std::shared_ptr<Region> region, seen;
   ASSERT_TRUE(

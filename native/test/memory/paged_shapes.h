@@ -25,6 +25,25 @@ inline std::shared_ptr<const Geometry> make_paged(const PagedOptions& options) {
   return geometry;
 }
 
+// Layers of pages over one region, one after the other; of a token 64 bytes each of two heads, head by head
+// (HND).
+inline std::shared_ptr<const Geometry> hnd_pages(const std::shared_ptr<Region>& region, uint32_t layers,
+                                                 uint32_t block_tokens, uint32_t pages,
+                                                 uint32_t page_tokens) {
+  const uint64_t page_bytes = uint64_t{page_tokens} * 128;
+  PagedOptions options;
+  options.block_tokens = block_tokens;
+  options.tables = {{"kv", pages, page_tokens}};
+  for (uint64_t l = 0; l < layers; l++) {
+    const uint64_t layer = l * pages * page_bytes;
+    options.layers.push_back(
+        {{0,
+          0,
+          {{region, layer, page_bytes, 64, 64}, {region, layer + page_tokens * 64, page_bytes, 64, 64}}}});
+  }
+  return make_paged(options);
+}
+
 inline uint32_t table_entries(const PagedOptions& options, uint32_t table) {
   return std::max(1u, options.block_tokens / options.tables[table].page_tokens);
 }

@@ -2,6 +2,7 @@
 #include "rdma/copy_nic.h"
 
 #include "test/cuda/standin.h"
+#include "test/memory/paged_shapes.h"
 #include "test/rdma/engines.h"
 
 namespace dualpath::test {
@@ -92,21 +93,8 @@ TEST_F(CopyNicTest, PagesOnEitherSide) {
   const Shape shape = uniform_shape(2, kTokens, {{128, 0}});
   const auto pages = [&](uint32_t page_tokens) {
     constexpr uint32_t kPages = 16;
-    const uint64_t page_bytes = uint64_t{page_tokens} * 128;
-    const auto region = Region::of(exact_arena(2 * kPages * page_bytes));
-    PagedOptions options;
-    options.block_tokens = kTokens;
-    options.tables = {{"kv", kPages, page_tokens}};
-    for (uint64_t l = 0; l < 2; l++) {
-      const uint64_t layer = l * kPages * page_bytes;
-      options.layers.push_back(
-          {{0,
-            0,
-            {{region, layer, page_bytes, 64, 64}, {region, layer + page_tokens * 64, page_bytes, 64, 64}}}});
-    }
-    std::shared_ptr<const Geometry> geometry;
-    EXPECT_TRUE(Geometry::create_paged(options, &geometry).ok());
-    return geometry;
+    const auto region = Region::of(exact_arena(uint64_t{2} * kPages * page_tokens * 128));
+    return hnd_pages(region, 2, kTokens, kPages, page_tokens);
   };
   const auto buffer = full_blocks(shape, 4);
   const auto back = full_blocks(shape, 4);

@@ -158,10 +158,12 @@ double kv_share(Reactor& reactor, const NicLinkOptions& wanted, uint32_t blocks)
 }
 
 TEST_F(LinksTest, EachClassGetsTheShareThatTheTablesGiveIt) {
+  // Below what this thread copies, so that no class's queue runs empty.
 #ifdef __SANITIZE_THREAD__
-  GTEST_SKIP() << "too slow to keep every class's queue filled";
-#endif
+  constexpr uint64_t kRate = 40'000'000;
+#else
   constexpr uint64_t kRate = 400'000'000;
+#endif
   // The floor: one packet of lane 2 in 4 of the low table, one of those in 241 packets.
   const double floor = 1.0 / 241 / 4;
   EXPECT_NEAR(kv_share(*reactor_, {"paper", kRate, default_arbitration(), {1, 2, 3}}, 640), floor,
