@@ -131,9 +131,15 @@ export class Monitor {
     } else {
       replica.probeSuccesses = 0;
       if (++replica.probeFailures >= failedProbesMax)
-        for (const target of replica.targets) this.eject(target, 'down');
+        for (const target of replica.targets) this.#down(target);
     }
     return healthy;
+  }
+
+  /** Who fails first and then answers no probe is down: that is what an operator must know. */
+  #down(target: Target): void {
+    this.eject(target, 'down');
+    if (target.ejection !== null) target.ejection = { ...target.ejection, reason: 'down' };
   }
 
   async #pollModels(replica: Replica): Promise<void> {

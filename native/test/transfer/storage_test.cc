@@ -211,10 +211,11 @@ TEST_P(StorageTest, EvenWithoutARateALaterReaderIssuesOnlyWhatTheFirstCannot) {
   const auto keys = stored_blocks();
   std::vector<store::BlockKey> many;
   for (int i = 0; i < 20; i++) many.insert(many.end(), keys.begin(), keys.end());
-  std::vector<uint32_t> list(many.size());
-  for (uint32_t i = 0; i < list.size(); i++) list[i] = i % (2 * kBlocks);
+  // A slot for each: two reads under way into one would be a race.
+  buffer_id_ = engine_->add_geometry(full_blocks(shape_, 21 * kBlocks));
+  const auto list = slots(20 * kBlocks);
   reactor_->faults().read_delay_ns = 2'000'000;  // operations run out: 240 blocks, 128 operations
-  dp_descriptor late = read(keys, slots(kBlocks));
+  dp_descriptor late = read(keys, slots(kBlocks, 20 * kBlocks));
   late.signal[0] = add(5);
   engine_->submit({read(many, list)});
   engine_->submit({late});
