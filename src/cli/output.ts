@@ -1,4 +1,5 @@
 import { DualPathError, type ErrorCode } from '../errors/index.js';
+import { jsonValue } from '../json/index.js';
 
 /** What the process exits with; the table is what `dualpath --help` prints. */
 export const exitCodes = {
@@ -27,33 +28,7 @@ export function exitCodeOf(error: unknown): number {
  * are; other keys stay. A bigint becomes a number where that is exact and a decimal string where not.
  */
 export function toJson(value: unknown): string {
-  return `${JSON.stringify(jsonValue(value, '$'), null, 2)}\n`;
-}
-
-function jsonValue(value: unknown, path: string): unknown {
-  if (typeof value === 'bigint') {
-    const number = Number(value);
-    return Number.isSafeInteger(number) ? number : value.toString();
-  }
-  if (typeof value === 'number' && !Number.isFinite(value)) {
-    throw new DualPathError('INTERNAL', `${path} of a JSON result is ${value}`, {
-      path,
-      value: String(value),
-    });
-  }
-  if (Array.isArray(value)) return value.map((item, index) => jsonValue(item, `${path}[${index}]`));
-  if (typeof value === 'object' && value !== null) {
-    const entries = Object.entries(value).filter(([, item]) => item !== undefined);
-    return Object.fromEntries(
-      entries.map(([key, item]) => [snakeCase(key), jsonValue(item, `${path}.${key}`)]),
-    );
-  }
-  return value;
-}
-
-function snakeCase(key: string): string {
-  if (!/^[a-z][A-Za-z0-9]*$/.test(key)) return key;
-  return key.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+  return `${JSON.stringify(jsonValue(value), null, 2)}\n`;
 }
 
 /** The `error` document of `--json`. */

@@ -8,6 +8,7 @@ import { LinearTimeModel } from '../scheduler/index.js';
 import { formatBytesPerSecond } from '../telemetry/index.js';
 import type { Workload } from '../trace/index.js';
 import type { Address } from '../control/index.js';
+import { DecisionsFile } from './decisions-file.js';
 import { addControlOptions, addressOf, type ControlFlags } from './control-options.js';
 import { limitsText, replayText } from './replay-text.js';
 import { openRemote, type Remote } from './replay-remote.js';
@@ -52,6 +53,7 @@ interface ReplayFlags extends WorkloadFlags, ControlFlags {
   decodeStep: number;
   concurrency?: number;
   store: string;
+  decisions?: string;
 }
 
 const modeNames = [
@@ -78,6 +80,7 @@ export function replayCommand(): Command {
       'engine processes to run on, host:port,...; see dualpath engine',
       listOf(addressOf),
     )
+    .option('--decisions <file>', 'write why each request went where it went, for dualpath explain')
     .option('--canaries', 'with --engines: watch memory that nobody holds for writes into it');
   addControlOptions(replay);
   addOutputOptions(replay);
@@ -93,6 +96,7 @@ export function replayCommand(): Command {
     replay,
     'dualpath replay examples/traces/agent-sessions-sample.jsonl',
     'dualpath replay trace.jsonl --prefill 1 --decode 2 --mode layerwise,dualpath,split --snic-rate 40MB/s --json',
+    'dualpath replay trace.jsonl --mode dualpath --decisions decisions.jsonl',
     'dualpath replay trace.jsonl --engines 10.0.0.1:7001,10.0.0.2:7001 --token-file token --store /mnt/kv --json',
   );
   return replay.action(runReplay);
@@ -171,13 +175,15 @@ async function runReplay(trace: string, flags: ReplayFlags, command: Command): P
   const layout = blockLayout(loadModel(flags.model), { blockTokens: flags.blockSize });
   const remote =
     flags.engines === undefined ? undefined : await openRemote(flags.engines, layout, flags, linear);
+  const decisions = flags.decisions === undefined ? undefined : new DecisionsFile(flags.decisions);
   try {
     const options = clusterOptions(flags, layout, linear, workload.seed, remote);
     replay.checkWorkload(workload, options, flags.mode);
     context.note(limitsText(workload, options, replay.storeBytesNeeded(workload, options), remote?.text));
-    const summaries = await replayModes(workload, options, flags, context, replay, remote);
+    const summaries = await replayModes(workload, options, flags, context, replay, remote, decisions);
     report(workload, options, summaries, context, replay, remote);
   } finally {
+    decisions?.close();
     await remote?.close();
   }
 }
@@ -189,6 +195,7 @@ async function replayModes(
   context: CliContext,
   replay: ReplayModule,
   remote: Remote | undefined,
+  decisions: DecisionsFile | undefined,
 ): Promise<Map<ReplayMode, ModeSummary>> {
   const summaries = new Map<ReplayMode, ModeSummary>();
   const turns = workload.sessions.reduce((sum, session) => sum + session.turns.length, 0);
@@ -199,7 +206,11 @@ async function replayModes(
     try {
       const result = await replay.replayMode(
         workload,
-        { ...options, storePath: join(flags.store, `dualpath-replay-${process.pid}-${mode}`) },
+        {
+          ...options,
+          storePath: join(flags.store, `dualpath-replay-${process.pid}-${mode}`),
+          ...(decisions === undefined ? {} : { decisions: decisions.log(mode) }),
+        },
         mode,
         {
           signal: context.signal,

@@ -24,6 +24,11 @@ export const commands: readonly CommandEntry[] = [
     load: async () => (await import('./engine.js')).engineCommand(),
   },
   {
+    name: 'explain',
+    description: 'why a request went where it went: queues, classes, candidates, read side',
+    load: async () => (await import('./explain.js')).explainCommand(),
+  },
+  {
     name: 'bench',
     description: 'measure the parts of the data path',
     load: async () => (await import('./bench.js')).benchCommand(),

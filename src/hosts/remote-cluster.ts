@@ -208,6 +208,7 @@ class RemoteCluster implements ReplayCluster {
         decodeSpareBlocks,
         maxWaiting: 65_536,
         seed: options.seed,
+        decisions: options.decisions,
       },
       (failure) => {
         this.#cancel(failure);

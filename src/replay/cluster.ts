@@ -68,6 +68,7 @@ export class Cluster implements ReplayCluster {
         decodeSpareBlocks,
         maxWaiting: 65_536,
         seed: options.seed,
+        decisions: options.decisions,
       },
       (failure) => {
         cluster.stop(failure);

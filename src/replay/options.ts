@@ -1,5 +1,5 @@
 import type { BlockLayout } from '../layout/index.js';
-import type { ReadPolicy, TimeModel } from '../scheduler/index.js';
+import type { DecisionLog, ReadPolicy, TimeModel } from '../scheduler/index.js';
 
 /** How a replay moves hits; the table is the documentation. */
 export const replayModes = {
@@ -51,6 +51,8 @@ export interface ClusterOptions {
   /** A directory that the run makes and removes. */
   readonly storePath: string;
   readonly seed: number;
+  /** Keeps why each request went where it went. */
+  readonly decisions?: DecisionLog;
 }
 
 /** DE buffer blocks a request keeps until it ends, for persisting what it generates. */

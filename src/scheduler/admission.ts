@@ -1,5 +1,6 @@
 import { DualPathError } from '../errors/index.js';
 import { DecodePlacement } from './decode-placement.js';
+import { Explainer } from './explainer.js';
 import { Ledger, type EngineEntry, type EngineState, type GroupEntry } from './ledger.js';
 import { LinkRates } from './link-rates.js';
 import { LoadReports } from './load-reports.js';
@@ -45,6 +46,7 @@ export class Admission {
   readonly #reads: ReadChoice;
   readonly #account: RequestAccount;
   readonly #reports: LoadReports;
+  readonly #explain: Explainer | undefined;
   readonly #headWaits: Record<WaitCause, number> = { 'prefill-room': 0, 'decode-hbm': 0, 'decode-buffer': 0 };
   readonly #counts = {
     submitted: 0,
@@ -73,6 +75,7 @@ export class Admission {
     this.#prefill = new PrefillPlacement(this.#options, this.#ledger, random);
     this.#decode = new DecodePlacement(this.#ledger, random);
     this.#reads = new ReadChoice(options.policy, options.blockBytes);
+    this.#explain = Explainer.of(this.#options, this.#prefill, this.#decode);
     const changed = (engine: EngineEntry): void => this.#changed(engine);
     this.#account = new RequestAccount(this.#ledger, this.#options.decodeSpareBlocks, changed);
     this.#reports = new LoadReports(this.#ledger, new LinkRates(adaptLinkRates), changed);
@@ -141,6 +144,7 @@ export class Admission {
     this.#queue.check(request, tenant, this.#placedCount);
     const entry = newEntry(description, this.#counts.submitted, nowS, this.#options);
     this.#counts.submitted++;
+    this.#explain?.submitted(entry, this.#queue.size);
     this.#requests.set(request, entry);
     this.#queue.push(entry);
     if (this.#queue.head() === entry) this.#headBlocked = false;
@@ -194,7 +198,7 @@ export class Admission {
       return false;
     }
     if (stage === 'request') {
-      this.#over(entry);
+      this.#over(entry, null);
       this.#counts.completed++;
     } else {
       this.#account.done(entry, stage);
@@ -216,7 +220,7 @@ export class Admission {
       this.#counts.ignoredReports++;
       return undefined;
     }
-    this.#over(entry);
+    this.#over(entry, error);
     this.#counts.failed++;
     return { request, assignment: entry.assignment, error };
   }
@@ -295,7 +299,9 @@ export class Admission {
       const needs = needsOf(head.description, this.#options);
       const readsAll = this.#reads.prefillMustReadAll(needs, this.#ledger.live('prefill'));
       const bufferBlocks = readsAll ? needs.hitBlocks : 0;
-      const engine = this.#prefill.choose({ bufferBlocks, hbmBlocks: needs.promptBlocks }, from, to);
+      const room = { bufferBlocks, hbmBlocks: needs.promptBlocks };
+      const engine = this.#prefill.choose(room, from, to);
+      this.#explain?.prefill(head, room, engine, from, to);
       if (!engine) {
         this.#headWaits['prefill-room']++;
         return false;
@@ -333,6 +339,7 @@ export class Admission {
     const needs = entry.needs!;
     const prefill = entry.prefill!;
     const plan = this.#reads.plan(needs, entry.readsAll, prefill, decode);
+    this.#explain?.read(entry, decode, plan);
     const assignment: Assignment = {
       request: entry.description.request,
       epoch: this.#epoch,
@@ -352,11 +359,13 @@ export class Admission {
     this.#reports.assigned(entry);
     this.#counts.prefillReadBlocks += plan.prefillReadBlocks;
     this.#counts.decodeReadBlocks += plan.decodeReadBlocks;
+    this.#explain?.assigned(assignment);
     return assignment;
   }
 
   /** Its PE was lost before anybody heard of it: back to its place in the waiting queue. */
   #placeAnew(entry: RequestEntry): void {
+    this.#explain?.placedAnew(entry);
     this.#leavePlaced(entry);
     entry.state = 'ended'; // for whoever still holds it; a copy goes on
     const again = { ...entry, ...unplaced };
@@ -370,7 +379,8 @@ export class Admission {
     this.#placedCount--;
   }
 
-  #over(entry: RequestEntry): void {
+  #over(entry: RequestEntry, error: Error | null): void {
+    this.#explain?.ended(entry, error);
     const { state } = entry;
     if (state === 'running') this.#account.over(entry);
     else if (state === 'placed') this.#leavePlaced(entry);

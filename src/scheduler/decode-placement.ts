@@ -1,3 +1,4 @@
+import type { DecodeDecision } from './decisions.js';
 import { requestsOf, tokensOf, type EngineEntry, type GroupEntry, type Ledger } from './ledger.js';
 import { decodeCanHold, freeBufferBlocks, freeHbmBlocks, type Needs } from './needs.js';
 import type { SeededRandom } from './random.js';
@@ -44,6 +45,20 @@ export class DecodePlacement {
   readonly #changed = new Set<Queue>();
   /** tok_e and free HBM of each leaf as its group's sums have them; lost engines have none. */
   readonly #counted: { readonly tokens: Float64Array; readonly hbm: Float64Array };
+
+  /** For explanations: hears of each choice before the account changes; undefined: the head has to wait. */
+  onChoice:
+    | ((
+        entry: RequestEntry,
+        group: GroupEntry,
+        engine: EngineEntry | undefined,
+        zTokens: number,
+        rule: DecodeDecision['rule'],
+      ) => void)
+    | undefined;
+
+  /** For explanations: a request has been put into the private queue of its group. */
+  onHanded: ((entry: RequestEntry) => void) | undefined;
 
   constructor(ledger: Ledger, random: SeededRandom) {
     this.#engines = ledger.leaves('decode');
@@ -105,6 +120,7 @@ export class DecodePlacement {
     queue.entries.push(entry);
     queue.queuedTokens += decodeTokensOf(entry);
     this.#queueChanged(queue);
+    this.onHanded?.(entry);
     return true;
   }
 
@@ -135,13 +151,30 @@ export class DecodePlacement {
       const { needs } = head;
       most ??= this.#fits(group, needs!, byTokens, Infinity) < 0 ? 0 : this.#mostTokens(queue);
       let leaf = this.#fits(group, needs!, bySequences, most - decodeTokensOf(head));
-      if (leaf < 0) leaf = this.#fits(group, needs!, byTokens, Infinity);
+      const within = leaf >= 0;
+      if (!within) leaf = this.#fits(group, needs!, byTokens, Infinity);
+      if (this.onChoice) {
+        const rule = within ? 'fewest-requests-within-z' : leaf >= 0 ? 'least-tokens' : 'none-fits';
+        this.onChoice(head, group, this.#engines[leaf], most, rule);
+      }
       if (leaf < 0) return head;
       this.#left(queue, head);
       assign(head, this.#engines[leaf]!);
       head = this.#head(queue);
     }
     return undefined;
+  }
+
+  /** For explanations: the groups with the least tokens, their private queues included. */
+  firstGroups(count: number): { readonly name: string; readonly tokens: number }[] {
+    return this.#groups.first(0, count).map((index) => {
+      return { name: this.#queues[index]!.group.name, tokens: this.#groups.valueOf(index, 0) };
+    });
+  }
+
+  /** For explanations: a group's engines with the fewest requests. */
+  firstEngines({ first, end }: GroupEntry, count: number): EngineEntry[] {
+    return this.#tree.first(bySequences, count, first, end).map((leaf) => this.#engines[leaf]!);
   }
 
   /** Z, a whole number as tokens are. */

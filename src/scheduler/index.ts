@@ -1,6 +1,16 @@
 /** Placement, read side and batches: deterministic state machines changed by events; no clock, no I/O. */
 export { Admission } from './admission.js';
 export { packBatch, type BatchEntry, type BatchLimits, type PackedBatch, type PrefillWork } from './batch.js';
+export { DecisionLog, decisionsDocument, type DecisionLogOptions } from './decision-log.js';
+export {
+  readReasons,
+  type Decision,
+  type DecodeDecision,
+  type PrefillDecision,
+  type ReadDecision,
+  type RequestDecisions,
+  type TimedDecision,
+} from './decisions.js';
 export {
   FittedTime,
   FittedTimeModel,

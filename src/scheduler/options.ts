@@ -1,4 +1,5 @@
 import { DualPathError } from '../errors/index.js';
+import type { DecisionLog } from './decision-log.js';
 import { requireAtMost, requireFinite, requireInteger, requireName } from './check.js';
 import {
   readPolicies,
@@ -41,6 +42,8 @@ export interface AdmissionOptions {
   readonly tenants?: readonly TenantShare[];
   /** Follow measured link rates (`EngineLoad.nodeRead`) instead of the nominal ones; default false. */
   readonly adaptLinkRates?: boolean;
+  /** Keeps why each request went where it went; default: nobody asks, and it costs nothing. */
+  readonly decisions?: DecisionLog | undefined;
 }
 
 export const defaults = {
@@ -52,6 +55,7 @@ export const defaults = {
   priorityHeadStartS: 0,
   tenants: [] as readonly TenantShare[],
   adaptLinkRates: false,
+  decisions: undefined,
 } as const satisfies Partial<AdmissionOptions>;
 
 const OPTION_NAMES: readonly (keyof AdmissionOptions)[] = [

@@ -1,3 +1,4 @@
+import type { ClassCounts } from './decisions.js';
 import { tokensOf, type EngineEntry, type Ledger, type LinkEntry } from './ledger.js';
 import { freeBufferBlocks, freeHbmBlocks } from './needs.js';
 import type { SeededRandom } from './random.js';
@@ -69,6 +70,26 @@ export class PrefillPlacement {
       if (leaf >= 0) return this.#engines[leaf];
     }
     return undefined;
+  }
+
+  /** For explanations: how many of the PEs [from, to) are of each class, and the first of C2, then of C3. */
+  survey(
+    count: number,
+    from: number,
+    to: number,
+  ): { readonly classes: ClassCounts; readonly first: { entry: EngineEntry; busy: boolean }[] } {
+    const classes = { c1: 0, c2: 0, c3: 0, lost: 0 };
+    for (let leaf = from; leaf < to; leaf++) {
+      if (this.#tree.valueOf(leaf, freeLink) < Infinity) classes.c2++;
+      else if (this.#tree.valueOf(leaf, busyLink) < Infinity) classes.c3++;
+      else classes[this.#engines[leaf]!.lost ? 'lost' : 'c1']++;
+    }
+    const first = [freeLink, busyLink].flatMap((order) =>
+      this.#tree
+        .first(order, count, from, to)
+        .map((leaf) => ({ entry: this.#engines[leaf]!, busy: order === busyLink })),
+    );
+    return { classes, first: first.slice(0, count) };
   }
 
   #refresh(entry: EngineEntry): void {

@@ -112,6 +112,30 @@ export class TournamentTree {
     return this.#best;
   }
 
+  /** The first `count` leaves in `order` of the range [from, to), best first, whatever their rooms. */
+  first(order: number, count: number, from = 0, to = this.leaves): number[] {
+    const winners = this.#winners[order]!;
+    const best: number[] = [];
+    // Subtrees whose winner has not come up yet: [node, start, end) each.
+    const open: [number, number, number][] = [[1, 0, this.#base]];
+    while (open.length > 0 && best.length < count) {
+      let place = 0;
+      for (let other = 1; other < open.length; other++) {
+        if (this.#before(winners[open[other]![0]]!, winners[open[place]![0]]!, order)) place = other;
+      }
+      const [node, start, end] = open.splice(place, 1)[0]!;
+      if (winners[node]! < 0) break;
+      if (end - start === 1) {
+        best.push(start);
+        continue;
+      }
+      const middle = (start + end) >> 1;
+      if (from < middle && winners[2 * node]! >= 0) open.push([2 * node, start, middle]);
+      if (to > middle && winners[2 * node + 1]! >= 0) open.push([2 * node + 1, middle, end]);
+    }
+    return best;
+  }
+
   #before(a: number, b: number, order: number): boolean {
     const values = this.#values[order]!;
     const difference = values[a]! - values[b]!;
