@@ -20,6 +20,9 @@ struct FaultPlan {
   std::atomic<int32_t> submit_errno{0};
   std::atomic<uint32_t> submit_at_most{0};  // the next submission takes no more requests than this
   std::atomic<int32_t> register_errno{0};   // registering a buffer fails with this
+  // Renames that shall replace nothing fail with EINVAL, as on 9p and NFS, and cancel nothing that is linked
+  // to them, as in Linux 6.1.
+  std::atomic<bool> refuse_exclusive_renames{false};
 
   // True when the countdown reaches its end with this call.
   static bool strikes(std::atomic<int64_t>& countdown) {
@@ -27,5 +30,9 @@ struct FaultPlan {
            countdown.fetch_sub(1, std::memory_order_relaxed) == 1;
   }
 };
+
+inline bool refuses_exclusive_renames(const FaultPlan* faults) {
+  return faults != nullptr && faults->refuse_exclusive_renames.load(std::memory_order_relaxed);
+}
 
 }  // namespace dualpath

@@ -158,6 +158,7 @@ int PoolIo::make_call(BlockOp& op, BlockCall call) {
       rc = fsync(op.fd);
       break;
     case BlockCall::kPublish:
+      if (op.exclusive && refuses_exclusive_renames(faults_)) return -EINVAL;
       rc = renameat2(op.directory_fd, op.path, op.directory_fd, op.final_path,
                      op.exclusive ? RENAME_NOREPLACE : 0);
       break;

@@ -149,10 +149,14 @@ void UringIo::prepare(BlockOp* op, BlockCall call, io_uring_sqe* entry) {
       io_uring_prep_fsync(entry, file, 0);
       entry->flags |= IOSQE_FIXED_FILE;
       break;
-    case BlockCall::kPublish:
+    case BlockCall::kPublish: {
+      const bool refused = op->exclusive && refuses_exclusive_renames(faults_);
+      const unsigned flags = op->exclusive ? RENAME_NOREPLACE : 0;
       io_uring_prep_renameat(entry, op->directory_fd, op->path, op->directory_fd, op->final_path,
-                             op->exclusive ? RENAME_NOREPLACE : 0);
+                             refused ? flags | RENAME_EXCHANGE : flags);  // never together: EINVAL
+      if (refused) entry->flags |= IOSQE_IO_HARDLINK;
       break;
+    }
     case BlockCall::kOpenDirectory:
       io_uring_prep_openat_direct(entry, op->directory_fd, op->directory_path, O_RDONLY | O_DIRECTORY, 0,
                                   slot);
