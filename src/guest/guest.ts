@@ -1,17 +1,11 @@
 /** Starts a guest, hears what it says, and leaves nothing running. */
-import { spawn, type ChildProcess } from 'node:child_process';
-import { once } from 'node:events';
-import { closeSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { createServer, type Server, type Socket } from 'node:net';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { DualPathError } from '../errors/index.js';
-import { linkName, qemuArguments, type Machine } from './machine.js';
-import { Monitor } from './monitor.js';
-import { commandEnvironment } from './packages.js';
+import { Boot, type TakeChunk } from './boot.js';
+import { linkName, type Machine } from './machine.js';
 
-/** Takes what the guest writes to a port; `reply` is what it reads there. */
-export type TakeChunk = (chunk: Buffer, reply: (text: string) => void) => void;
+export type { TakeChunk } from './boot.js';
 
 export interface GuestOptions extends Machine {
   /** Shell commands for the guest's root user; its exit status is the guest's. */
@@ -20,6 +14,8 @@ export interface GuestOptions extends Machine {
   readonly ports?: Readonly<Record<string, TakeChunk>>;
   /** After which the guest is killed. */
   readonly limitMs: number;
+  /** Hears of a boot that failed and is made once more. */
+  readonly onProgress?: (step: string) => void;
 }
 
 export interface GuestEnd {
@@ -31,73 +27,47 @@ export interface GuestEnd {
 /** The longest path of a unix socket is 107 bytes (unix(7)). */
 const maxFolderBytes = 70;
 const statusPort = 'dualpath.status';
+/** Said by init.sh before it runs the script. */
+const upLine = 'guest: up';
+const panicLine = /Kernel panic - not syncing: (.*)/;
 
 function makeFolder(): string {
   const base = Buffer.byteLength(tmpdir()) > maxFolderBytes - 24 ? '/tmp' : tmpdir();
   return mkdtempSync(join(base, 'dualpath-guest-'));
 }
 
-/** One serial port: listens where QEMU connects. `ended` when all that was written has been taken. */
-async function openPort(path: string, take: TakeChunk): Promise<Port> {
-  const server = createServer();
-  const port: Port = { path, server, socket: undefined, ended: once(server, 'close') };
-  server.maxConnections = 1;
-  server.on('connection', (socket) => {
-    port.socket = socket;
-    socket.on('data', (chunk) => take(chunk, (text) => void socket.write(text)));
-    socket.on('error', () => undefined);
-    socket.on('close', () => server.close());
-  });
-  server.listen(path);
-  await once(server, 'listening');
-  return port;
-}
-
-interface Port {
-  readonly path: string;
-  readonly server: Server;
-  socket: Socket | undefined;
-  readonly ended: Promise<unknown>;
-}
-
 export class Guest {
   /** Never rejects. */
   readonly ended: Promise<GuestEnd>;
+  readonly #options: GuestOptions;
   readonly #folder: string;
-  readonly #child: ChildProcess;
-  readonly #monitor: Monitor;
+  readonly #deadline: number;
+  #boot: Boot;
+  #status: string;
+  #killed = false;
 
-  private constructor(folder: string, child: ChildProcess, monitor: Monitor, ended: Promise<GuestEnd>) {
+  private constructor(options: GuestOptions, folder: string, boot: Boot) {
+    this.#options = options;
     this.#folder = folder;
-    this.#child = child;
-    this.#monitor = monitor;
-    this.ended = ended;
+    this.#deadline = Date.now() + options.limitMs;
+    this.#boot = boot;
+    this.#status = '';
+    this.ended = this.#end();
   }
 
   /** Close it, whatever happens. @throws RDMA_UNAVAILABLE when QEMU does not start */
   static async start(options: GuestOptions): Promise<Guest> {
     const folder = makeFolder();
-    const script = join(folder, 'script');
-    writeFileSync(script, options.script);
-    let status = '';
-    const takers = { ...options.ports, [statusPort]: (chunk: Buffer) => void (status += chunk.toString()) };
-    const ports = new Map<string, Port>();
-    for (const [name, take] of Object.entries(takers)) {
-      ports.set(name, await openPort(join(folder, `port${ports.size}`), take));
+    writeFileSync(join(folder, 'script'), options.script);
+    let guest: Guest | undefined;
+    const takeStatus: TakeChunk = (chunk) => void (guest!.#status += chunk.toString());
+    try {
+      guest = new Guest(options, folder, await startBoot(options, folder, takeStatus, options.limitMs));
+      return guest;
+    } catch (error) {
+      rmSync(folder, { recursive: true, force: true });
+      throw error;
     }
-    const monitor = await Monitor.listen(join(folder, 'monitor'));
-    const paths = new Map([...ports].map(([name, { path }]) => [name, path]));
-    const child = startQemu(qemuArguments(options, script, paths, join(folder, 'monitor')), folder);
-    const ended = endOf(child, [...ports.values()], options.limitMs).then((timedOut) => ({
-      status: /^\d+$/m.test(status) ? Number(status) : null,
-      timedOut,
-    }));
-    const guest = new Guest(folder, child, monitor, ended);
-    if (child.pid === undefined) {
-      await guest.close();
-      throw new DualPathError('RDMA_UNAVAILABLE', 'setpriv (util-linux) did not start; install it');
-    }
-    return guest;
   }
 
   /** What kernel and init have said. */
@@ -107,43 +77,58 @@ export class Guest {
 
   /** Takes the link down, as a pulled cable does, or up again. */
   async setLink(up: boolean): Promise<void> {
-    await this.#monitor.command('set_link', { name: linkName, up });
+    await this.#boot.monitor.command('set_link', { name: linkName, up });
   }
 
   /** As a failing machine does: at once. What the guest had given to disks and ports has arrived. */
   async kill(): Promise<void> {
-    this.#child.kill('SIGKILL');
+    this.#killed = true;
+    await this.#boot.close();
     await this.ended;
   }
 
   /** Kills it if need be and removes its files. */
   async close(): Promise<void> {
     await this.kill();
-    this.#monitor.close();
     rmSync(this.#folder, { recursive: true, force: true });
+  }
+
+  async #end(): Promise<GuestEnd> {
+    let { timedOut } = await this.#boot.ended;
+    const panic = this.#earlyPanic();
+    if (panic !== undefined && !timedOut && !this.#killed) {
+      this.#options.onProgress?.(`a guest's kernel did not boot (panic: ${panic}); once more`);
+      ({ timedOut } = await this.#bootAgain());
+    }
+    return { status: /^\d+$/m.test(this.#status) ? Number(this.#status) : null, timedOut };
+  }
+
+  /** Why the kernel stopped before any command of the guest's ran: an emulated one on a busy machine sometimes does. */
+  #earlyPanic(): string | undefined {
+    const said = this.console;
+    return said.includes(upLine) ? undefined : panicLine.exec(said)?.[1]?.trim();
+  }
+
+  async #bootAgain(): Promise<{ timedOut: boolean }> {
+    await this.#boot.close();
+    const takeStatus: TakeChunk = (chunk) => void (this.#status += chunk.toString());
+    const left = Math.max(1, this.#deadline - Date.now());
+    try {
+      this.#boot = await startBoot(this.#options, this.#folder, takeStatus, left);
+    } catch {
+      return { timedOut: false };
+    }
+    if (this.#killed) await this.#boot.close();
+    return await this.#boot.ended;
   }
 }
 
-/** QEMU dies with this process, however that ends (PR_SET_PDEATHSIG, prctl(2)). */
-function startQemu(args: readonly string[], folder: string): ChildProcess {
-  const log = openSync(join(folder, 'console'), 'w');
-  const command = ['--pdeathsig', 'KILL', '--', 'qemu-system-x86_64', ...args];
-  const child = spawn('setpriv', command, { stdio: ['ignore', log, log], env: commandEnvironment });
-  closeSync(log);
-  return child;
-}
-
-/** Waits for the guest and for what it wrote; whether its time was over. */
-async function endOf(child: ChildProcess, ports: readonly Port[], limitMs: number): Promise<boolean> {
-  let timedOut = false;
-  const timer = setTimeout(() => {
-    timedOut = true;
-    child.kill('SIGKILL');
-  }, limitMs);
-  await once(child, 'exit').catch(() => undefined);
-  clearTimeout(timer);
-  // A guest that did not start has not connected.
-  for (const { server, socket } of ports) if (socket === undefined) server.close();
-  await Promise.all(ports.map(({ ended }) => ended));
-  return timedOut;
+function startBoot(
+  options: GuestOptions,
+  folder: string,
+  takeStatus: TakeChunk,
+  limitMs: number,
+): Promise<Boot> {
+  const takers = { ...options.ports, [statusPort]: takeStatus };
+  return Boot.start(folder, options, join(folder, 'script'), takers, limitMs);
 }

@@ -70,7 +70,8 @@ export function qemuArguments(
   const { images, acceleration, memoryMiB, cpus, disks, shares, link } = machine;
   const accel = acceleration === 'kvm' ? ['kvm', '-cpu', 'host'] : ['tcg,thread=multi', '-cpu', 'max'];
   // An emulated processor's TSC is the host's; left alone the guest would take HPET, a slow device, for its clock.
-  const clock = acceleration === 'kvm' ? '' : 'tsc=reliable clocksource=tsc ';
+  // Its timers run late on a busy machine; a kernel that tests them then panics at boot (no_timer_check: it does not).
+  const clock = acceleration === 'kvm' ? '' : 'tsc=reliable clocksource=tsc no_timer_check ';
   const hostFiles = 'path=/,security_model=none,readonly=on,multidevs=remap';
   return [
     ...['-M', 'q35', '-nodefaults', '-no-reboot', '-display', 'none', '-serial', 'stdio'],

@@ -153,7 +153,7 @@ class GuestRun {
   }
 
   #startHost(host: number): Promise<Guest> {
-    const { commands, out, shares = [], cpus, memoryMiB, timeLimitMs } = this.#options;
+    const { commands, out, shares = [], cpus, memoryMiB, timeLimitMs, onProgress } = this.#options;
     const mounted = [{ path: out }, ...shares].map((share, i) => ({ ...share, tag: `share${i}` }));
     return Guest.start({
       images: this.#images,
@@ -165,6 +165,7 @@ class GuestRun {
       ...(commands.length === 1 ? {} : { link: this.#linkOf(host) }),
       script: guestScript(this.#options, host, mounted),
       limitMs: timeLimitMs,
+      ...(onProgress === undefined ? {} : { onProgress }),
       ports: this.#portsOf(host),
     });
   }
