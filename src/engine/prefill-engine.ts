@@ -96,7 +96,7 @@ export class PrefillEngine {
     this.#early.deliver(request.key, request);
     try {
       if (this.#closing !== undefined) throw closedError(this.name);
-      request.limit(prompts, (error) => this.cancel(request.name, error, assignment.epoch));
+      request.limit(prompts, (error) => this.cancel(request.name, error, assignment.admission));
       await request.prepare(prompts, this.#context.freeHits);
       if (request.error !== undefined) throw request.error;
     } catch (error) {

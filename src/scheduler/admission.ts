@@ -1,26 +1,27 @@
 import { DualPathError } from '../errors/index.js';
-import { DecodePlacement } from './decode-placement.js';
+import { decodeWaitCause } from './decode-placement.js';
 import { Explainer } from './explainer.js';
 import { Ledger, type EngineEntry, type EngineState, type GroupEntry } from './ledger.js';
 import { LinkRates } from './link-rates.js';
 import { LoadReports } from './load-reports.js';
-import { checkRequest, freeHbmBlocks, needsOf, prefillHbmBlocks, whyNever } from './needs.js';
+import { checkRequest, needsOf, whyNever } from './needs.js';
 import { checkOptions, type AdmissionOptions } from './options.js';
-import { PrefillPlacement } from './prefill-placement.js';
+import { Placements } from './placements.js';
 import { SeededRandom } from './random.js';
 import { ReadChoice } from './read-choice.js';
 import { RequestAccount } from './request-account.js';
-import { newEntry, unplaced, type RequestEntry } from './request-entry.js';
-import { stageBits, stageNames } from './stages.js';
+import { assignmentOf, nameInUse, newEntry, unplaced, viewOf, type RequestEntry } from './request-entry.js';
+import { checkStage, stageBits } from './stages.js';
 import type {
   Assignment,
+  EngineCapacity,
   EngineLoad,
   EngineRole,
   RequestDescription,
   RequestFailure,
   Stage,
 } from './types.js';
-import type { AdmissionStatistics, RequestView, WaitCause } from './views.js';
+import { noCounts, noWaits, type AdmissionStatistics, type RequestView } from './views.js';
 import { WaitingQueue } from './waiting-queue.js';
 
 /**
@@ -41,26 +42,14 @@ export class Admission {
   readonly #ledger: Ledger;
   readonly #queue: WaitingQueue;
   readonly #requests = new Map<string, RequestEntry>();
-  readonly #prefill: PrefillPlacement;
-  readonly #decode: DecodePlacement;
+  readonly #placements: Placements;
   readonly #reads: ReadChoice;
   readonly #account: RequestAccount;
   readonly #reports: LoadReports;
   readonly #explain: Explainer | undefined;
-  readonly #headWaits: Record<WaitCause, number> = { 'prefill-room': 0, 'decode-hbm': 0, 'decode-buffer': 0 };
-  readonly #counts = {
-    submitted: 0,
-    admitted: 0,
-    completed: 0,
-    failed: 0,
-    ignoredReports: 0,
-    staleLoads: 0,
-    prefillReadBlocks: 0,
-    decodeReadBlocks: 0,
-  };
+  readonly #headWaits = noWaits();
+  readonly #counts = noCounts();
   #epoch = 1;
-  /** Requests with a PE that no DE group has been found for yet: DE groups drain it when they fetch. */
-  #placed: RequestEntry[] = [];
   #placedCount = 0;
   /** No PE has given anything back since the head was found to fit none. */
   #headBlocked = false;
@@ -71,12 +60,10 @@ export class Admission {
     const { seed, maxWaiting, tenants, adaptLinkRates } = this.#options;
     this.#ledger = new Ledger(options.engines);
     this.#queue = new WaitingQueue(maxWaiting, tenants, seed);
-    const random = new SeededRandom(seed);
-    this.#prefill = new PrefillPlacement(this.#options, this.#ledger, random);
-    this.#decode = new DecodePlacement(this.#ledger, random);
+    this.#placements = new Placements(this.#options, this.#ledger, new SeededRandom(seed));
     this.#reads = new ReadChoice(options.policy, options.blockBytes);
-    this.#explain = Explainer.of(this.#options, this.#prefill, this.#decode);
-    const changed = (engine: EngineEntry): void => this.#changed(engine);
+    this.#explain = Explainer.of(this.#options, this.#placements);
+    const changed = this.#changed.bind(this);
     this.#account = new RequestAccount(this.#ledger, this.#options.decodeSpareBlocks, changed);
     this.#reports = new LoadReports(this.#ledger, new LinkRates(adaptLinkRates), changed);
   }
@@ -92,12 +79,8 @@ export class Admission {
 
   statistics(): AdmissionStatistics {
     const { waiting } = this;
-    return {
-      ...this.#counts,
-      headWaits: { ...this.#headWaits },
-      waiting,
-      running: this.#requests.size - waiting,
-    };
+    const headWaits = { ...this.#headWaits };
+    return { ...this.#counts, headWaits, waiting, running: this.#requests.size - waiting };
   }
 
   /** Every engine with what is reserved of it now, in the order given at the start, lost ones included. */
@@ -113,14 +96,7 @@ export class Admission {
   /** Where a request is that has not ended; undefined for any other. */
   request(request: string): RequestView | undefined {
     const entry = this.#requests.get(request);
-    return (
-      entry && {
-        state: entry.state,
-        prefillEngine: entry.prefill?.capacity.engine,
-        decodeGroup: (entry.decode?.group ?? entry.decodeGroup)?.name,
-        assignment: entry.assignment,
-      }
-    );
+    return entry && viewOf(entry);
   }
 
   /**
@@ -130,15 +106,8 @@ export class Admission {
    * @throws INVALID_ARGUMENT, REQUEST_TOO_LARGE, CAPACITY_EXHAUSTED, PEER_LOST; nothing has changed then
    */
   submit(description: RequestDescription, nowS = 0): void {
-    checkRequest(description, this.#options.blockTokens);
+    this.#checkNew(description);
     const { request, tenant } = description;
-    if (this.#requests.has(request)) {
-      throw new DualPathError(
-        'INVALID_ARGUMENT',
-        `request ${request} has not ended yet: give every request its own name`,
-        { request },
-      );
-    }
     const never = this.#whyNever(description);
     if (never) throw never;
     this.#queue.check(request, tenant, this.#placedCount);
@@ -153,9 +122,9 @@ export class Admission {
   /** Assigns all that can be, as if every group had fetched: PEs first, then DEs. */
   admit(): Assignment[] {
     this.#headBlocked ||= !this.#placeOnPrefill(0, this.#ledger.leaves('prefill').length);
-    this.#drain();
+    this.#placements.drain();
     const assignments: Assignment[] = [];
-    for (const group of this.#decode.ready()) this.#placeOnDecode(group, assignments);
+    for (const group of this.#placements.decode.ready()) this.#placeOnDecode(group, assignments);
     return assignments;
   }
 
@@ -174,7 +143,7 @@ export class Admission {
       this.#placeOnPrefill(entry.first, entry.end);
       return [];
     }
-    this.#drain();
+    this.#placements.drain();
     const assignments: Assignment[] = [];
     this.#placeOnDecode(entry, assignments);
     return assignments;
@@ -185,13 +154,7 @@ export class Admission {
    * running request, for another admission than the assignment's, or was made before.
    */
   complete(request: string, stage: Stage, admission?: number): boolean {
-    if (!Object.hasOwn(stageBits, stage)) {
-      throw new DualPathError(
-        'INVALID_ARGUMENT',
-        `stage ${String(stage)} of request ${request} does not exist: use ${stageNames.join(', ')}`,
-        { request, stage: String(stage) },
-      );
-    }
+    checkStage(request, stage);
     const entry = this.#find(request, admission);
     if (entry?.state !== 'running' || (entry.done & stageBits[stage]) !== 0) {
       this.#counts.ignoredReports++;
@@ -216,21 +179,74 @@ export class Admission {
    */
   end(request: string, error: Error, admission?: number): RequestFailure | undefined {
     const entry = this.#find(request, admission);
-    if (!entry) {
-      this.#counts.ignoredReports++;
-      return undefined;
+    if (entry) {
+      this.#over(entry, error);
+      this.#counts.failed++;
+      return { request, assignment: entry.assignment, error };
     }
-    this.#over(entry, error);
-    this.#counts.failed++;
-    return { request, assignment: entry.assignment, error };
+    this.#counts.ignoredReports++;
+    return undefined;
   }
 
   /** Ends every request, running ones first. */
   endAll(error: Error): RequestFailure[] {
-    const all = [...this.#requests.values()];
-    const running = all.filter(({ state }) => state === 'running');
-    const others = all.filter(({ state }) => state !== 'running');
-    return [...running, ...others].flatMap(({ description }) => this.end(description.request, error) ?? []);
+    const runs = ({ state }: RequestEntry): number => Number(state === 'running');
+    const all = [...this.#requests.values()].sort((a, b) => runs(b) - runs(a));
+    return all.flatMap(({ description }) => this.end(description.request, error) ?? []);
+  }
+
+  /**
+   * More engines, or lost ones anew: all of one group at once where that can be, since each call costs O(engines).
+   *
+   * @throws INVALID_ARGUMENT for impossible or contradictory capacities; nothing has changed then
+   */
+  join(engines: readonly EngineCapacity[]): void {
+    this.#ledger.join(engines);
+    this.#placements.rebuild();
+    this.#headBlocked = false;
+  }
+
+  /**
+   * Whether an engine is given requests: closed, it keeps those that it has. What was not assigned yet is placed anew.
+   *
+   * @throws INVALID_ARGUMENT if there is no such engine
+   */
+  setOpen(engine: string, open: boolean): void {
+    const entry = this.#ledger.engine(engine);
+    if (entry.lost || entry.closed !== open) return;
+    entry.closed = !open;
+    this.#headBlocked = false;
+    this.#placements.switched(entry);
+    if (open || entry.placedRequests === 0) return;
+    for (const other of [...this.#requests.values()]) {
+      if (other.state === 'placed' && other.prefill === entry) this.#placeAnew(other);
+    }
+  }
+
+  /**
+   * A request that runs already, by an assignment that another scheduler made and its engines still have.
+   *
+   * @param done stages that need not be reported any more
+   * @returns false, and nothing has changed, if an engine is lost, unknown or lacks the room
+   * @throws INVALID_ARGUMENT for a request that contradicts itself or has a name in use
+   */
+  adopt(description: RequestDescription, assignment: Assignment, done: readonly Stage[]): boolean {
+    this.#checkNew(description);
+    const [prefill, decode] = [assignment.prefillEngine, assignment.decodeEngine].map((name) =>
+      this.#ledger.find(name),
+    );
+    if (prefill?.capacity.role !== 'prefill' || decode?.capacity.role !== 'decode') return false;
+    const entry = newEntry(description, this.#counts.submitted, 0, this.#options);
+    const needs = needsOf(description, this.#options);
+    Object.assign(entry, { state: 'running', needs, prefill, decode } satisfies Partial<RequestEntry>);
+    const { epoch, admission } = assignment;
+    entry.assignment = assignmentOf(entry, assignment, { epoch, admission });
+    if (prefill.lost || decode.lost || !this.#account.fits(entry)) return false;
+    this.#counts.submitted++;
+    this.#requests.set(description.request, entry);
+    this.#account.adopted(entry);
+    for (const stage of done) this.#account.done(entry, stage);
+    return true;
   }
 
   /**
@@ -246,8 +262,7 @@ export class Admission {
     this.#ledger.lose(lost);
     this.#epoch++;
     this.#headBlocked = false;
-    if (lost.capacity.role === 'decode') this.#placed = [...this.#decode.lost(lost), ...this.#placed];
-    this.#changed(lost);
+    this.#placements.switched(lost);
     const failures: RequestFailure[] = [];
     const lose = (request: string, why: string): void => {
       const message = `engine ${engine} was lost, ${why}`;
@@ -280,6 +295,11 @@ export class Admission {
     for (const entry of this.#requests.values()) if (entry.state === 'running') yield entry;
   }
 
+  #checkNew(description: RequestDescription): void {
+    checkRequest(description, this.#options.blockTokens);
+    if (this.#requests.has(description.request)) throw nameInUse(description.request);
+  }
+
   #whyNever(description: RequestDescription): DualPathError | undefined {
     const { policy } = this.#options;
     const live = (role: EngineRole): readonly EngineState[] => this.#ledger.live(role);
@@ -300,7 +320,7 @@ export class Admission {
       const readsAll = this.#reads.prefillMustReadAll(needs, this.#ledger.live('prefill'));
       const bufferBlocks = readsAll ? needs.hitBlocks : 0;
       const room = { bufferBlocks, hbmBlocks: needs.promptBlocks };
-      const engine = this.#prefill.choose(room, from, to);
+      const engine = this.#placements.prefill.choose(room, from, to);
       this.#explain?.prefill(head, room, engine, from, to);
       if (!engine) {
         this.#headWaits['prefill-room']++;
@@ -315,44 +335,26 @@ export class Admission {
         readsAll,
       } satisfies Partial<RequestEntry>);
       this.#account.placed(head);
-      this.#placed.push(head);
+      this.#placements.placed(head);
       this.#placedCount++;
     }
   }
 
-  #drain(): void {
-    const placed = this.#placed.filter(({ state }) => state === 'placed');
-    // What finds no group must have lost it, and ends with the report of that loss.
-    this.#placed = placed.filter((entry) => !this.#decode.hand(entry));
-  }
-
   #placeOnDecode(group: GroupEntry, assignments: Assignment[]): void {
-    const head = this.#decode.place(group, (entry, engine) => assignments.push(this.#assign(entry, engine)));
-    if (!head) return;
-    const hbmFits = group.engines.some(
-      (engine) => !engine.lost && freeHbmBlocks(engine) >= head.needs!.decodeHbmBlocks,
+    const head = this.#placements.decode.place(group, (entry, engine) =>
+      assignments.push(this.#assign(entry, engine)),
     );
-    this.#headWaits[hbmFits ? 'decode-buffer' : 'decode-hbm']++;
+    if (head) this.#headWaits[decodeWaitCause(head, group)]++;
   }
 
   #assign(entry: RequestEntry, decode: EngineEntry): Assignment {
-    const needs = entry.needs!;
-    const prefill = entry.prefill!;
-    const plan = this.#reads.plan(needs, entry.readsAll, prefill, decode);
+    const plan = this.#reads.plan(entry.needs!, entry.readsAll, entry.prefill!, decode);
     this.#explain?.read(entry, decode, plan);
-    const assignment: Assignment = {
-      request: entry.description.request,
-      epoch: this.#epoch,
-      admission: ++this.#counts.admitted,
-      prefillEngine: prefill.capacity.engine,
-      decodeEngine: decode.capacity.engine,
-      ...plan,
-      promptBlocks: needs.promptBlocks,
-      prefillHbmBlocks: prefillHbmBlocks(prefill, needs),
-      decodeHbmBlocks: needs.decodeHbmBlocks,
-    };
     entry.state = 'running';
     entry.decode = decode;
+    this.#counts.admitted++;
+    const admission = this.#options.admissionBase + this.#counts.admitted;
+    const assignment = assignmentOf(entry, plan, { epoch: this.#epoch, admission });
     entry.assignment = assignment;
     this.#placedCount--;
     this.#account.assigned(entry);
@@ -374,7 +376,7 @@ export class Admission {
   }
 
   #leavePlaced(entry: RequestEntry): void {
-    this.#decode.ended(entry);
+    this.#placements.decode.ended(entry);
     this.#account.notPlaced(entry);
     this.#placedCount--;
   }
@@ -392,7 +394,6 @@ export class Admission {
 
   #changed(engine: EngineEntry): void {
     if (engine.capacity.role === 'prefill') this.#headBlocked = false;
-    this.#prefill.changed(engine);
-    this.#decode.changed(engine);
+    this.#placements.changed(engine);
   }
 }

@@ -1,9 +1,10 @@
 import type { DecodeDecision } from './decisions.js';
-import { requestsOf, tokensOf, type EngineEntry, type GroupEntry, type Ledger } from './ledger.js';
+import { requestsOf, takesWork, tokensOf, type EngineEntry, type GroupEntry, type Ledger } from './ledger.js';
 import { decodeCanHold, freeBufferBlocks, freeHbmBlocks, type Needs } from './needs.js';
 import type { SeededRandom } from './random.js';
 import { decodeTokensOf, type RequestEntry } from './request-entry.js';
 import { TournamentTree } from './tournament-tree.js';
+import type { WaitCause } from './views.js';
 
 interface Queue {
   readonly group: GroupEntry;
@@ -11,10 +12,24 @@ interface Queue {
   entries: RequestEntry[];
   head: number;
   queuedTokens: number;
-  /** Sums over engines that are not lost. */
+  /** Sums over engines that take work. */
   engineTokens: number;
   freeHbmBlocks: number;
   live: number;
+}
+
+/** Who explains decisions hears of them. */
+export interface DecodeListener {
+  /** A request has been put into the private queue of its group. */
+  onHanded(entry: RequestEntry): void;
+  /** A choice, before the account changes; without an engine: the head has to wait. */
+  onChoice(
+    entry: RequestEntry,
+    group: GroupEntry,
+    engine: EngineEntry | undefined,
+    zTokens: number,
+    rule: DecodeDecision['rule'],
+  ): void;
 }
 
 const bySequences = 0; // seq_e
@@ -43,22 +58,11 @@ export class DecodePlacement {
   readonly #groups: TournamentTree;
   /** Groups whose queue or engines have changed since they were last looked at. */
   readonly #changed = new Set<Queue>();
-  /** tok_e and free HBM of each leaf as its group's sums have them; lost engines have none. */
+  /** tok_e and free HBM of each leaf as its group's sums have them; who takes no work has none. */
   readonly #counted: { readonly tokens: Float64Array; readonly hbm: Float64Array };
 
-  /** For explanations: hears of each choice before the account changes; undefined: the head has to wait. */
-  onChoice:
-    | ((
-        entry: RequestEntry,
-        group: GroupEntry,
-        engine: EngineEntry | undefined,
-        zTokens: number,
-        rule: DecodeDecision['rule'],
-      ) => void)
-    | undefined;
-
-  /** For explanations: a request has been put into the private queue of its group. */
-  onHanded: ((entry: RequestEntry) => void) | undefined;
+  /** For explanations. */
+  explain: DecodeListener | undefined;
 
   constructor(ledger: Ledger, random: SeededRandom) {
     this.#engines = ledger.leaves('decode');
@@ -74,29 +78,34 @@ export class DecodePlacement {
 
   /** The account of an engine has changed. */
   changed(entry: EngineEntry): void {
-    if (entry.capacity.role !== 'decode') return;
-    const { leaf, lost } = entry;
+    if (entry.capacity.role !== 'decode' || entry.leaf < 0) return;
+    const { leaf } = entry;
+    const out = !takesWork(entry);
     const queue = this.#queueOf(entry.group);
-    const tokens = lost ? 0 : tokensOf(entry);
-    const free = lost ? 0 : freeHbmBlocks(entry);
+    const tokens = out ? 0 : tokensOf(entry);
+    const free = out ? 0 : freeHbmBlocks(entry);
     queue.engineTokens += tokens - this.#counted.tokens[leaf]!;
     queue.freeHbmBlocks += free - this.#counted.hbm[leaf]!;
     this.#counted.tokens[leaf] = tokens;
     this.#counted.hbm[leaf] = free;
-    this.#tree.setValue(leaf, bySequences, lost ? Infinity : requestsOf(entry));
-    this.#tree.setValue(leaf, byTokens, lost ? Infinity : tokens);
-    this.#tree.setRoom(leaf, hbm, lost ? -Infinity : free);
-    this.#tree.setRoom(leaf, buffer, lost ? -Infinity : freeBufferBlocks(entry));
+    this.#tree.setValue(leaf, bySequences, out ? Infinity : requestsOf(entry));
+    this.#tree.setValue(leaf, byTokens, out ? Infinity : tokens);
+    this.#tree.setRoom(leaf, hbm, out ? -Infinity : free);
+    this.#tree.setRoom(leaf, buffer, out ? -Infinity : freeBufferBlocks(entry));
     this.#tree.update(leaf);
     this.#queueChanged(queue);
   }
 
-  /** The engine is lost: returns what waits for its group, in order, to be handed out again. */
-  lost(entry: EngineEntry): RequestEntry[] {
+  /**
+   * Whether an engine takes work has changed. Returns what waits for its group, in order, to be handed out again if
+   * it takes none any more.
+   */
+  switched(entry: EngineEntry): RequestEntry[] {
     const queue = this.#queueOf(entry.group);
-    queue.live--;
+    queue.live = queue.group.engines.filter(takesWork).length;
     this.changed(entry);
     this.#groupEnginesChanged(queue);
+    if (takesWork(entry)) return [];
     const entries = queue.entries.slice(queue.head).filter((other) => isInLine(other, queue));
     queue.entries = [];
     queue.head = 0;
@@ -104,6 +113,13 @@ export class DecodePlacement {
     this.#queueChanged(queue);
     for (const other of entries) other.decodeGroup = undefined;
     return entries;
+  }
+
+  /** All that is in line, in order of submission; in line no more. */
+  inLine(): RequestEntry[] {
+    const all = this.#queues.flatMap((queue) => queue.entries.filter((entry) => isInLine(entry, queue)));
+    for (const entry of all) entry.decodeGroup = undefined;
+    return all.sort((a, b) => a.sequence - b.sequence);
   }
 
   /** Phase 1. False if no group can ever hold the request. */
@@ -120,7 +136,7 @@ export class DecodePlacement {
     queue.entries.push(entry);
     queue.queuedTokens += decodeTokensOf(entry);
     this.#queueChanged(queue);
-    this.onHanded?.(entry);
+    this.explain?.onHanded(entry);
     return true;
   }
 
@@ -153,9 +169,9 @@ export class DecodePlacement {
       let leaf = this.#fits(group, needs!, bySequences, most - decodeTokensOf(head));
       const within = leaf >= 0;
       if (!within) leaf = this.#fits(group, needs!, byTokens, Infinity);
-      if (this.onChoice) {
+      if (this.explain) {
         const rule = within ? 'fewest-requests-within-z' : leaf >= 0 ? 'least-tokens' : 'none-fits';
-        this.onChoice(head, group, this.#engines[leaf], most, rule);
+        this.explain.onChoice(head, group, this.#engines[leaf], most, rule);
       }
       if (leaf < 0) return head;
       this.#left(queue, head);
@@ -236,7 +252,7 @@ export class DecodePlacement {
   }
 
   #groupEnginesChanged({ group }: Queue): void {
-    const live = group.engines.filter((engine) => !engine.lost);
+    const live = group.engines.filter(takesWork);
     const most = (what: 'hbmBlocks' | 'bufferBlocks'): number =>
       live.reduce((sum, { capacity }) => Math.max(sum, capacity[what]), -Infinity);
     this.#groups.setRoom(group.index, hbm, most('hbmBlocks'));
@@ -253,7 +269,7 @@ function newQueue(group: GroupEntry): Queue {
     queuedTokens: 0,
     engineTokens: 0,
     freeHbmBlocks: 0,
-    live: group.engines.length,
+    live: group.engines.filter(takesWork).length,
   };
 }
 
@@ -262,5 +278,12 @@ function isInLine(entry: RequestEntry, { group }: Queue): boolean {
 }
 
 function groupCanHold(group: GroupEntry, needs: Needs): boolean {
-  return group.engines.some((engine) => !engine.lost && decodeCanHold(engine, needs));
+  return group.engines.some((engine) => takesWork(engine) && decodeCanHold(engine, needs));
+}
+
+/** What keeps the head of a group's queue from going on. */
+export function decodeWaitCause({ needs }: RequestEntry, { engines }: GroupEntry): WaitCause {
+  const fits = (engine: EngineEntry): boolean =>
+    takesWork(engine) && freeHbmBlocks(engine) >= needs!.decodeHbmBlocks;
+  return engines.some(fits) ? 'decode-buffer' : 'decode-hbm';
 }

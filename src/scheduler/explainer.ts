@@ -1,5 +1,5 @@
 import type { DecisionLog } from './decision-log.js';
-import type { DecodePlacement } from './decode-placement.js';
+import { decodeWaitCause } from './decode-placement.js';
 import {
   maxCandidates,
   type DecodeDecision,
@@ -10,7 +10,8 @@ import {
 import { requestsOf, tokensOf, type EngineEntry, type GroupEntry } from './ledger.js';
 import { freeBufferBlocks, freeHbmBlocks, type Needs } from './needs.js';
 import type { AdmissionOptions } from './options.js';
-import type { PrefillNeeds, PrefillPlacement } from './prefill-placement.js';
+import type { Placements } from './placements.js';
+import type { PrefillNeeds } from './prefill-placement.js';
 import { readTimeS, type ReadPlan } from './read-side.js';
 import { decodeTokensOf, type RequestEntry } from './request-entry.js';
 import type { Assignment } from './types.js';
@@ -24,30 +25,29 @@ type Rules = Pick<Required<AdmissionOptions>, 'policy' | 'blockBytes' | 'alphaS'
 export class Explainer {
   readonly #log: DecisionLog;
   readonly #rules: Rules;
-  readonly #prefill: PrefillPlacement;
-  readonly #decode: DecodePlacement;
+  readonly #placements: Placements;
 
   /** undefined where nobody asks. */
   static of(
     options: Rules & { readonly decisions: DecisionLog | undefined },
-    prefill: PrefillPlacement,
-    decode: DecodePlacement,
+    placements: Placements,
   ): Explainer | undefined {
-    return options.decisions && new Explainer(options.decisions, options, prefill, decode);
+    return options.decisions && new Explainer(options.decisions, options, placements);
   }
 
-  private constructor(log: DecisionLog, rules: Rules, prefill: PrefillPlacement, decode: DecodePlacement) {
+  private constructor(log: DecisionLog, rules: Rules, placements: Placements) {
     this.#log = log;
     this.#rules = rules;
-    this.#prefill = prefill;
-    this.#decode = decode;
-    decode.onHanded = (entry) => this.#handed(entry);
-    decode.onChoice = (entry, group, engine, zTokens, rule) => {
-      const decision = this.#decodeDecision(entry, group, engine, zTokens, rule);
-      const { request } = entry.description;
-      if (engine) this.#log.add(request, decision);
-      else this.#log.wait(request, hbmFits(entry, group) ? 'decode-buffer' : 'decode-hbm', decision);
-    };
+    this.#placements = placements;
+    placements.explainBy({
+      onHanded: (entry) => this.#handed(entry),
+      onChoice: (entry, group, engine, zTokens, rule) => {
+        const decision = this.#decodeDecision(entry, group, engine, zTokens, rule);
+        const { request } = entry.description;
+        if (engine) this.#log.add(request, decision);
+        else this.#log.wait(request, decodeWaitCause(entry, group), decision);
+      },
+    });
   }
 
   submitted({ description, key }: RequestEntry, ahead: number): void {
@@ -67,7 +67,7 @@ export class Explainer {
     to: number,
   ): void {
     const { blockBytes, alphaS, betaTokens } = this.#rules;
-    const { classes, first } = this.#prefill.survey(maxCandidates, from, to);
+    const { classes, first } = this.#placements.prefill.survey(maxCandidates, from, to);
     const candidates = first.map(({ entry, busy }) => ({
       engine: entry.capacity.engine,
       class: busy ? ('C3' as const) : ('C2' as const),
@@ -90,7 +90,7 @@ export class Explainer {
 
   #handed(entry: RequestEntry): void {
     const group = entry.decodeGroup!.name;
-    const candidates = this.#decode.firstGroups(maxCandidates).map(({ name, tokens }) => {
+    const candidates = this.#placements.decode.firstGroups(maxCandidates).map(({ name, tokens }) => {
       return { group: name, tokens: name === group ? tokens - decodeTokensOf(entry) : tokens };
     });
     candidates.sort((a, b) => a.tokens - b.tokens);
@@ -106,7 +106,7 @@ export class Explainer {
   ): DecodeDecision {
     const { decodeHbmBlocks: hbmBlocks, decodeBufferBlocks: bufferBlocks } = entry.needs!;
     const requestTokens = decodeTokensOf(entry);
-    const candidates = this.#decode.firstEngines(group, maxCandidates).map((one) => ({
+    const candidates = this.#placements.decode.firstEngines(group, maxCandidates).map((one) => ({
       engine: one.capacity.engine,
       requests: requestsOf(one),
       tokens: tokensOf(one),
@@ -169,8 +169,4 @@ export class Explainer {
   ended({ description }: RequestEntry, error: Error | null): void {
     this.#log.ended(description.request, error);
   }
-}
-
-function hbmFits({ needs }: RequestEntry, { engines }: GroupEntry): boolean {
-  return engines.some((engine) => !engine.lost && freeHbmBlocks(engine) >= needs!.decodeHbmBlocks);
 }

@@ -23,6 +23,8 @@ export interface EngineState {
   /** As `hitTokenWeight` counts them on a prefill engine. */
   readonly unfinishedTokens: number;
   readonly lost: boolean;
+  /** Takes no new requests for now: it drains, or its leader is not there. */
+  readonly closed: boolean;
   /** The engine's newest report. */
   readonly reported: EngineLoad | undefined;
 }
@@ -42,17 +44,17 @@ export interface GroupEntry {
   readonly name: string;
   readonly role: EngineRole;
   /** Position among the groups of its role. */
-  readonly index: number;
-  readonly engines: readonly EngineEntry[];
-  readonly first: number;
-  readonly end: number;
+  index: number;
+  engines: EngineEntry[];
+  first: number;
+  end: number;
 }
 
 export interface EngineEntry extends Mutable<Omit<EngineState, 'link'>> {
   readonly link: LinkEntry;
-  /** Position among the engines of its role, by group. */
+  /** Position among the engines of its role, by group; -1 once it is forgotten. */
   leaf: number;
-  group: GroupEntry;
+  readonly group: GroupEntry;
   /** Reported beyond what the account knows of. */
   foreignRequests: number;
   foreignTokens: number;
@@ -71,6 +73,11 @@ export function tokensOf(entry: EngineEntry): number {
   return entry.unfinishedTokens + entry.foreignTokens;
 }
 
+/** Whether an engine may be given requests. */
+export function takesWork(entry: EngineEntry): boolean {
+  return !entry.lost && !entry.closed;
+}
+
 /**
  * The exact central account of what is reserved on every engine and queued on every node's storage link:
  * reserved minus given back, no more than each engine's capacity and never negative. A mistake in the account
@@ -83,21 +90,39 @@ export class Ledger {
   readonly #live: Record<EngineRole, EngineEntry[]> = { prefill: [], decode: [] };
   readonly #links = new Map<string, LinkEntry>();
 
-  /** @throws INVALID_ARGUMENT for impossible or contradictory capacities */
+  /**
+   * @param engines none, if they are to join later
+   * @throws INVALID_ARGUMENT for impossible or contradictory capacities
+   */
   constructor(engines: readonly EngineCapacity[]) {
-    const groups = new Map<string, EngineEntry[]>();
-    for (const capacity of engines) {
-      const members = groups.get(capacity.group) ?? [];
-      const entry = this.#add(capacity, members[0]?.capacity.role ?? capacity.role);
-      groups.set(capacity.group, members);
-      members.push(entry);
-    }
-    for (const [name, members] of groups) this.#addGroup(name, members);
+    this.join(engines);
     for (const role of ['prefill', 'decode'] as const) {
-      this.#live[role] = [...this.#byRole[role]];
-      if (this.#byRole[role].length > 0) continue;
+      if (engines.length === 0 || this.#byRole[role].length > 0) continue;
       throw new DualPathError('INVALID_ARGUMENT', `there is no ${role} engine: give at least one`, { role });
     }
+  }
+
+  /**
+   * More engines, or lost ones anew; what was lost and not replaced is forgotten. Every engine's leaf and every
+   * group's range change.
+   *
+   * @throws INVALID_ARGUMENT for impossible or contradictory capacities; nothing has changed then
+   */
+  join(engines: readonly EngineCapacity[]): void {
+    this.#check(engines);
+    for (const entry of [...this.#engines.values()]) if (entry.lost) this.#forget(entry);
+    for (const capacity of engines) {
+      const { node, readRateBytesPerS, engine, group: name, role } = capacity;
+      const link = this.#links.get(node) ?? newLink(node, readRateBytesPerS);
+      this.#links.set(node, link);
+      const group = this.#groups.get(name) ?? { ...noGroup, name, role, engines: [] };
+      this.#groups.set(name, group);
+      const entry = newEntry(capacity, link, group);
+      link.engines.push(entry);
+      group.engines.push(entry);
+      this.#engines.set(engine, entry);
+    }
+    this.#order();
   }
 
   /** Every engine, in the order given at the start, lost ones included. */
@@ -141,6 +166,10 @@ export class Ledger {
     );
   }
 
+  find(name: string): EngineEntry | undefined {
+    return this.#engines.get(name);
+  }
+
   /** The account of one more holding on an engine. */
   take(entry: EngineEntry, holding: Partial<Holding>): void {
     this.#change(entry, holding, 1);
@@ -167,42 +196,66 @@ export class Ledger {
     return true;
   }
 
-  #add(capacity: EngineCapacity, groupRole: EngineRole): EngineEntry {
-    checkCapacity(capacity);
-    if (this.#engines.has(capacity.engine)) {
-      refuse(capacity, 'its name is taken by an earlier engine: give every engine its own name');
+  #check(engines: readonly EngineCapacity[]): void {
+    const names = new Set<string>();
+    const roles = new Map<string, EngineRole>();
+    const rates = new Map<string, number>();
+    for (const { capacity, lost } of this.#engines.values()) {
+      if (lost) continue;
+      names.add(capacity.engine);
+      roles.set(capacity.group, capacity.role);
+      rates.set(capacity.node, capacity.readRateBytesPerS);
     }
-    if (groupRole !== capacity.role) {
-      refuse(capacity, `group ${capacity.group} has engines of the other role: make one group a role`);
+    for (const capacity of engines) {
+      checkCapacity(capacity);
+      const { engine, group, role, node, readRateBytesPerS: rate } = capacity;
+      if (names.has(engine)) {
+        refuse(capacity, 'its name is taken by an earlier engine: give every engine its own name');
+      }
+      if ((roles.get(group) ?? role) !== role) {
+        refuse(capacity, `group ${group} has engines of the other role: make one group a role`);
+      }
+      if ((rates.get(node) ?? rate) !== rate) {
+        refuse(
+          capacity,
+          `readRateBytesPerS is ${rate} but ${rates.get(node)} for an earlier engine of node ` +
+            `${node}: a node has one storage link, give its engines the same rate`,
+        );
+      }
+      names.add(engine);
+      roles.set(group, role);
+      rates.set(node, rate);
     }
-    const { node, readRateBytesPerS: rate } = capacity;
-    const link = this.#links.get(node) ?? newLink(node, rate);
-    if (link.readRateBytesPerS !== rate) {
-      refuse(
-        capacity,
-        `readRateBytesPerS is ${rate} but ${link.readRateBytesPerS} for an earlier engine of node ` +
-          `${node}: a node has one storage link, give its engines the same rate`,
-      );
-    }
-    this.#links.set(node, link);
-    const entry = newEntry(capacity, link);
-    link.engines.push(entry);
-    this.#engines.set(capacity.engine, entry);
-    return entry;
   }
 
-  #addGroup(name: string, engines: readonly EngineEntry[]): void {
-    const { role } = engines[0]!.capacity;
-    const leaves = this.#byRole[role];
-    const first = leaves.length;
-    const index = [...this.#groups.values()].filter((other) => other.role === role).length;
-    const group: GroupEntry = { name, role, index, engines, first, end: first + engines.length };
-    for (const entry of engines) {
-      entry.leaf = leaves.length;
-      entry.group = group;
-      leaves.push(entry);
+  #forget(entry: EngineEntry): void {
+    const { link, group, capacity } = entry;
+    entry.leaf = -1;
+    this.#engines.delete(capacity.engine);
+    link.engines.splice(link.engines.indexOf(entry), 1);
+    if (link.engines.length === 0) this.#links.delete(link.node);
+    group.engines.splice(group.engines.indexOf(entry), 1);
+    if (group.engines.length === 0) this.#groups.delete(group.name);
+  }
+
+  /** Engines of a group lie side by side. */
+  #order(): void {
+    const indexes: Record<EngineRole, number> = { prefill: 0, decode: 0 };
+    this.#byRole.prefill = [];
+    this.#byRole.decode = [];
+    for (const group of this.#groups.values()) {
+      const leaves = this.#byRole[group.role];
+      group.index = indexes[group.role]++;
+      group.first = leaves.length;
+      group.end = leaves.length + group.engines.length;
+      for (const entry of group.engines) {
+        entry.leaf = leaves.length;
+        leaves.push(entry);
+      }
     }
-    this.#groups.set(name, group);
+    for (const role of ['prefill', 'decode'] as const) {
+      this.#live[role] = this.#byRole[role].filter(({ lost }) => !lost);
+    }
   }
 
   #change(entry: EngineEntry, holding: Partial<Holding>, sign: 1 | -1): void {
@@ -236,12 +289,12 @@ function newLink(node: string, readRateBytesPerS: number): LinkEntry {
   return { node, engines: [], readQueueBlocks: 0, readRateBytesPerS, foreignBlocks: 0 };
 }
 
-function newEntry(capacity: EngineCapacity, link: LinkEntry): EngineEntry {
+function newEntry(capacity: EngineCapacity, link: LinkEntry, group: GroupEntry): EngineEntry {
   return {
     capacity: { ...capacity },
     link,
     leaf: -1,
-    group: noGroup,
+    group,
     bufferBlocks: 0,
     hbmBlocks: 0,
     unfinishedRequests: 0,
@@ -251,11 +304,11 @@ function newEntry(capacity: EngineCapacity, link: LinkEntry): EngineEntry {
     placedRequests: 0,
     placedTokens: 0,
     lost: false,
+    closed: false,
     reported: undefined,
   };
 }
 
-/** Stands in until every engine is known. */
 const noGroup: GroupEntry = { name: '', role: 'prefill', index: -1, engines: [], first: 0, end: 0 };
 
 function checkLoad({ engine, nodeRead, lastAdmission, ...counts }: EngineLoad): void {

@@ -19,7 +19,7 @@ interface Measured {
  */
 export class LinkRates {
   readonly #adapt: boolean;
-  readonly #measured = new Map<LinkEntry, Measured>();
+  readonly #measured = new WeakMap<LinkEntry, Measured>();
 
   constructor(adapt: boolean) {
     this.#adapt = adapt;

@@ -16,7 +16,7 @@ export class LoadReports {
   readonly #rates: LinkRates;
   readonly #changed: (entry: EngineEntry) => void;
   /** By group that reports admissions: what it may not have received yet, oldest first. */
-  readonly #sent = new Map<GroupEntry, RequestEntry[]>();
+  readonly #sent = new WeakMap<GroupEntry, RequestEntry[]>();
 
   constructor(ledger: Ledger, rates: LinkRates, changed: (entry: EngineEntry) => void) {
     this.#ledger = ledger;

@@ -11,6 +11,7 @@ import {
 import type { TenantShare } from './waiting-queue.js';
 
 export interface AdmissionOptions {
+  /** None, if they are to join later. */
   readonly engines: readonly EngineCapacity[];
   readonly policy: ReadPolicy;
   /** Tokens of a block. */
@@ -40,6 +41,8 @@ export interface AdmissionOptions {
   readonly priorityHeadStartS?: number;
   /** Tenants and their weights; default: all requests are of one. */
   readonly tenants?: readonly TenantShare[];
+  /** Number of the first assignment, less one: those of successive schedulers must not meet; default 0. */
+  readonly admissionBase?: number;
   /** Follow measured link rates (`EngineLoad.nodeRead`) instead of the nominal ones; default false. */
   readonly adaptLinkRates?: boolean;
   /** Keeps why each request went where it went; default: nobody asks, and it costs nothing. */
@@ -54,6 +57,7 @@ export const defaults = {
   slackSPerToken: 0,
   priorityHeadStartS: 0,
   tenants: [] as readonly TenantShare[],
+  admissionBase: 0,
   adaptLinkRates: false,
   decisions: undefined,
 } as const satisfies Partial<AdmissionOptions>;
@@ -102,6 +106,7 @@ export function checkOptions(options: AdmissionOptions): Required<AdmissionOptio
   requireAtMost('hitTokenWeight', all.hitTokenWeight, 1, 'give 0 to 1');
   requireFinite('slackSPerToken', all.slackSPerToken, 'not negative', 'give seconds a token');
   requireFinite('priorityHeadStartS', all.priorityHeadStartS, 'not negative', 'give seconds a step');
+  requireInteger('admissionBase', all.admissionBase, 0, 'give a number beyond those given out before');
   checkTenants(all.tenants);
   return all;
 }

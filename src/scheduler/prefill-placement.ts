@@ -1,5 +1,5 @@
 import type { ClassCounts } from './decisions.js';
-import { tokensOf, type EngineEntry, type Ledger, type LinkEntry } from './ledger.js';
+import { takesWork, tokensOf, type EngineEntry, type Ledger, type LinkEntry } from './ledger.js';
 import { freeBufferBlocks, freeHbmBlocks } from './needs.js';
 import type { SeededRandom } from './random.js';
 import { readTimeS } from './read-side.js';
@@ -41,12 +41,15 @@ export class PrefillPlacement {
     this.#rules = rules;
     this.#engines = ledger.leaves('prefill');
     this.#tree = new TournamentTree(this.#engines.length, 2, 2, random);
-    for (const entry of this.#engines) this.#refresh(entry);
+    for (const entry of this.#engines) {
+      this.#refresh(entry);
+      this.linkChanged(entry.link);
+    }
   }
 
   /** The account of an engine, or of its link, has changed. */
   changed(entry: EngineEntry): void {
-    if (entry.capacity.role === 'prefill') this.#refresh(entry);
+    if (entry.capacity.role === 'prefill' && entry.leaf >= 0) this.#refresh(entry);
     this.linkChanged(entry.link);
   }
 
@@ -95,7 +98,7 @@ export class PrefillPlacement {
   #refresh(entry: EngineEntry): void {
     const { leaf, link, capacity } = entry;
     const tokens = tokensOf(entry);
-    const out = entry.lost || tokens > this.#rules.betaTokens;
+    const out = !takesWork(entry) || tokens > this.#rules.betaTokens;
     const busy = this.#busy.has(link);
     this.#tree.setValue(leaf, freeLink, out || busy ? Infinity : tokens);
     this.#tree.setValue(leaf, busyLink, out || !busy ? Infinity : tokens);

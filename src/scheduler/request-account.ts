@@ -1,5 +1,5 @@
 import type { EngineEntry, Holding, Ledger } from './ledger.js';
-import { prefillHbmBlocks } from './needs.js';
+import { freeBufferBlocks, freeHbmBlocks, prefillHbmBlocks } from './needs.js';
 import { decodeTokensOf, type RequestEntry } from './request-entry.js';
 import { stageBits, stageNames } from './stages.js';
 import type { Stage } from './types.js';
@@ -45,6 +45,23 @@ export class RequestAccount {
       requests: 1,
       tokens: decodeTokensOf(entry),
     });
+  }
+
+  /** The request runs already. */
+  adopted(entry: RequestEntry): void {
+    this.placed(entry);
+    this.assigned(entry);
+  }
+
+  /** Whether its engines have room for all that it will hold there. */
+  fits(entry: RequestEntry): boolean {
+    const [prefill, decode, assignment] = [entry.prefill!, entry.decode!, entry.assignment!];
+    return (
+      assignment.prefillReadBlocks <= freeBufferBlocks(prefill) &&
+      assignment.prefillHbmBlocks <= freeHbmBlocks(prefill) &&
+      assignment.promptBlocks + this.#decodeSpareBlocks <= freeBufferBlocks(decode) &&
+      assignment.decodeHbmBlocks <= freeHbmBlocks(decode)
+    );
   }
 
   /** A stage is done: what it held is free. */

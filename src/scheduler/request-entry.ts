@@ -1,8 +1,10 @@
+import { DualPathError } from '../errors/index.js';
 import { requireFinite } from './check.js';
 import type { EngineEntry, GroupEntry } from './ledger.js';
-import type { Needs } from './needs.js';
+import { prefillHbmBlocks, type Needs } from './needs.js';
 import type { AdmissionOptions } from './options.js';
 import type { Assignment, RequestDescription } from './types.js';
+import type { RequestView } from './views.js';
 
 /** Where a request is: in the waiting queue; with a PE and in line for a DE; assigned; over. */
 export type RequestState = 'waiting' | 'placed' | 'running' | 'ended';
@@ -65,5 +67,41 @@ export function newEntry(
     key: nowS + slackS - priorityHeadStartS * priority,
     prefillTokens,
     ...unplaced,
+  };
+}
+
+export function viewOf({ state, prefill, decode, decodeGroup, assignment }: RequestEntry): RequestView {
+  return {
+    state,
+    prefillEngine: prefill?.capacity.engine,
+    decodeGroup: (decode?.group ?? decodeGroup)?.name,
+    assignment,
+  };
+}
+
+export function nameInUse(request: string): DualPathError {
+  const message = `request ${request} has not ended yet: give every request its own name`;
+  return new DualPathError('INVALID_ARGUMENT', message, { request });
+}
+
+/** What an assigned request is to its engines, once its DE and its read side are known. */
+export function assignmentOf(
+  entry: RequestEntry,
+  plan: Pick<Assignment, 'side' | 'prefillReadBlocks' | 'decodeReadBlocks'>,
+  number: Pick<Assignment, 'epoch' | 'admission'>,
+): Assignment {
+  const needs = entry.needs!;
+  const prefill = entry.prefill!;
+  return {
+    request: entry.description.request,
+    ...number,
+    prefillEngine: prefill.capacity.engine,
+    decodeEngine: entry.decode!.capacity.engine,
+    side: plan.side,
+    prefillReadBlocks: plan.prefillReadBlocks,
+    decodeReadBlocks: plan.decodeReadBlocks,
+    promptBlocks: needs.promptBlocks,
+    prefillHbmBlocks: prefillHbmBlocks(prefill, needs),
+    decodeHbmBlocks: needs.decodeHbmBlocks,
   };
 }

@@ -30,3 +30,22 @@ export interface RequestView {
   readonly decodeGroup: string | undefined;
   readonly assignment: Assignment | undefined;
 }
+
+export function noWaits(): Record<WaitCause, number> {
+  return { 'prefill-room': 0, 'decode-hbm': 0, 'decode-buffer': 0 };
+}
+
+type AdmissionCount = Exclude<keyof AdmissionStatistics, 'headWaits' | 'waiting' | 'running'>;
+
+export function noCounts(): Record<AdmissionCount, number> {
+  return {
+    submitted: 0,
+    admitted: 0,
+    completed: 0,
+    failed: 0,
+    ignoredReports: 0,
+    staleLoads: 0,
+    prefillReadBlocks: 0,
+    decodeReadBlocks: 0,
+  };
+}
