@@ -39,6 +39,11 @@ export const commands: readonly CommandEntry[] = [
     load: async () => (await import('./devices.js')).devicesCommand(),
   },
   {
+    name: 'qos',
+    description: 'traffic classes: the configuration of every layer from one description, and back',
+    load: async () => (await import('./qos.js')).qosCommand(),
+  },
+  {
     name: 'rxe',
     description: 'run a command with a soft-RoCE device: on this kernel, or in one or two guests',
     load: async () => (await import('./rxe.js')).rxeCommand(),

@@ -35,6 +35,14 @@ export {
   type RdmaDevices,
   type RdmaPort,
 } from './discovery.js';
+export {
+  askLibrary,
+  type LibraryAnswer,
+  type LibraryDevice,
+  type LibraryGid,
+  type LibraryPort,
+} from './libibverbs.js';
+export { readSysfs, type SysfsDevice, type SysfsPort } from './sysfs.js';
 export { gidAt, rankGids, type Gid, type GidType, type LinkLayer, type RankedGid } from './gid.js';
 export { CopyNic, type CopyNicOptions } from './copy-nic.js';
 export { pairedNic, pciHops, pciPath, type PairedNic } from './pairing.js';

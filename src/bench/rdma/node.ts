@@ -12,7 +12,7 @@ import type {
 } from '../../binding/index.js';
 import { DualPathError } from '../../errors/index.js';
 import { Tools } from './perftest.js';
-import { Queueing, type QueueingKind } from './queueing.js';
+import { Queueing, type QosDescription, type QueueingKind } from '../../qos/index.js';
 
 export type RunResult = Omit<RdmaLoadResult, 'latencyNs'> & { readonly latencyNs: readonly number[] };
 
@@ -36,8 +36,7 @@ export interface BenchNode {
 
 export interface QueueingOptions {
   readonly rateMbit: number;
-  /** Of packets that go first. */
-  readonly dscp: number;
+  readonly description: QosDescription;
 }
 
 /** Methods that the other side may call. */

@@ -6,9 +6,8 @@
  * flood share a queue. The link is made slower by tc on both sides, or the hosts themselves would be the limit.
  */
 import { DualPathError } from '../../errors/index.js';
-import { trafficClasses } from '../../rdma/index.js';
+import { defaultQos, type QueueingKind } from '../../qos/index.js';
 import { latencyFigures, type LatencyFigures } from './bandwidth.js';
-import type { QueueingKind } from './queueing.js';
 import { Sides, type LoadPair, type SidesOptions } from './sides.js';
 
 export interface QosOptions extends SidesOptions {
@@ -151,7 +150,7 @@ class QosBench {
 
   async #setQueueing(kind: QueueingKind): Promise<void> {
     const { here, there, device } = this.#sides;
-    const options = { rateMbit: this.#settings.rateMbit, dscp: trafficClasses().inference.dscp };
+    const options = { rateMbit: this.#settings.rateMbit, description: defaultQos };
     await here.setQueueing(kind, device, options);
     await there.setQueueing(kind, device, options);
   }
