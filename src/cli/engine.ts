@@ -10,6 +10,7 @@ import {
   listenAddressOf,
   type ControlFlags,
 } from './control-options.js';
+import { addMetricsOption, openMetrics, watchEngines, type MetricsFlags } from './metrics-options.js';
 import {
   addExamples,
   addOutputOptions,
@@ -19,7 +20,7 @@ import {
   sizeBytes,
 } from './support.js';
 
-interface EngineFlags extends ControlFlags {
+interface EngineFlags extends ControlFlags, MetricsFlags {
   role: 'prefill' | 'decode';
   name?: string;
   listen: Address;
@@ -72,6 +73,7 @@ export function engineCommand(): Command {
       .option(`--${name}-dscp <value>`, `DSCP of class ${name} on RoCE`, nonNegativeInteger)
       .option(`--${name}-sl <value>`, `service level of class ${name} on InfiniBand`, nonNegativeInteger);
   }
+  addMetricsOption(engine);
   addControlOptions(engine);
   addOutputOptions(engine);
   engine.addHelpText(
@@ -128,6 +130,7 @@ async function runEngine(flags: EngineFlags, command: Command): Promise<void> {
     ...(flags.port === undefined ? {} : { port: flags.port }),
     ...(flags.gidIndex === undefined ? {} : { gidIndex: flags.gidIndex }),
   });
+  const metrics = await openMetrics(flags, context);
   const name = flags.name ?? `${flags.role}-${hostname()}-${process.pid}`;
   const { identity } = layout;
   const node = await ControlNode.open({ name, identity, listen: flags.listen, ...controlOptionsOf(flags) });
@@ -151,6 +154,7 @@ async function runEngine(flags: EngineFlags, command: Command): Promise<void> {
       `${name}: ${flags.role} engine on ${listens}, model ${layout.model.name}, RDMA device ${place.device} port ` +
         `${place.port}, GID index ${place.gidIndexes.join(', then ') || 'none'}; HBM and GPU are emulated`,
     );
+    if (metrics !== undefined) await watchEngines(metrics, () => host.engines);
     await stopped(context.signal);
     await host.close();
     const document = {
@@ -171,5 +175,6 @@ async function runEngine(flags: EngineFlags, command: Command): Promise<void> {
   } finally {
     await host.close();
     await node.close();
+    await metrics?.close();
   }
 }

@@ -8,9 +8,9 @@ import { LinearTimeModel } from '../scheduler/index.js';
 import { formatBytesPerSecond } from '../telemetry/index.js';
 import type { Workload } from '../trace/index.js';
 import type { Address } from '../control/index.js';
-import { DecisionsFile } from './decisions-file.js';
 import { addControlOptions, addressOf, type ControlFlags } from './control-options.js';
 import { limitsText, replayText } from './replay-text.js';
+import { addWatchOptions, ReplayWatch, type WatchFlags } from './replay-watch.js';
 import { openRemote, type Remote } from './replay-remote.js';
 import {
   addExamples,
@@ -32,7 +32,7 @@ import {
 type ReplayModule = typeof Replay;
 type LinearTime = ConstructorParameters<typeof LinearTimeModel>[0];
 
-interface ReplayFlags extends WorkloadFlags, ControlFlags {
+interface ReplayFlags extends WorkloadFlags, ControlFlags, WatchFlags {
   engines?: Address[];
   canaries?: boolean;
   mode: ReplayMode[];
@@ -53,7 +53,6 @@ interface ReplayFlags extends WorkloadFlags, ControlFlags {
   decodeStep: number;
   concurrency?: number;
   store: string;
-  decisions?: string;
 }
 
 const modeNames = [
@@ -80,8 +79,8 @@ export function replayCommand(): Command {
       'engine processes to run on, host:port,...; see dualpath engine',
       listOf(addressOf),
     )
-    .option('--decisions <file>', 'write why each request went where it went, for dualpath explain')
     .option('--canaries', 'with --engines: watch memory that nobody holds for writes into it');
+  addWatchOptions(replay);
   addControlOptions(replay);
   addOutputOptions(replay);
   replay.addHelpText(
@@ -175,16 +174,17 @@ async function runReplay(trace: string, flags: ReplayFlags, command: Command): P
   const layout = blockLayout(loadModel(flags.model), { blockTokens: flags.blockSize });
   const remote =
     flags.engines === undefined ? undefined : await openRemote(flags.engines, layout, flags, linear);
-  const decisions = flags.decisions === undefined ? undefined : new DecisionsFile(flags.decisions);
+  let watch: ReplayWatch | undefined;
   try {
+    watch = await ReplayWatch.open(flags, context);
     const options = clusterOptions(flags, layout, linear, workload.seed, remote);
     replay.checkWorkload(workload, options, flags.mode);
     context.note(limitsText(workload, options, replay.storeBytesNeeded(workload, options), remote?.text));
-    const summaries = await replayModes(workload, options, flags, context, replay, remote, decisions);
+    const summaries = await replayModes(workload, options, flags, context, replay, remote, watch);
     report(workload, options, summaries, context, replay, remote);
   } finally {
-    decisions?.close();
     await remote?.close();
+    await watch?.close();
   }
 }
 
@@ -195,7 +195,7 @@ async function replayModes(
   context: CliContext,
   replay: ReplayModule,
   remote: Remote | undefined,
-  decisions: DecisionsFile | undefined,
+  watch: ReplayWatch,
 ): Promise<Map<ReplayMode, ModeSummary>> {
   const summaries = new Map<ReplayMode, ModeSummary>();
   const turns = workload.sessions.reduce((sum, session) => sum + session.turns.length, 0);
@@ -209,14 +209,16 @@ async function replayModes(
         {
           ...options,
           storePath: join(flags.store, `dualpath-replay-${process.pid}-${mode}`),
-          ...(decisions === undefined ? {} : { decisions: decisions.log(mode) }),
+          ...watch.options(mode),
         },
         mode,
         {
           signal: context.signal,
+          ...watch.hooks,
           ...(remote === undefined ? {} : { openCluster: remote.open }),
-          onTurn: (done, promptTokens) => {
-            tokens += promptTokens;
+          onTurn: (done, turn) => {
+            watch.turn(turn);
+            tokens += turn.promptTokens;
             const perS = (tokens / (performance.now() - started)) * 1000;
             progress.update(
               done,

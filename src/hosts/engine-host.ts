@@ -80,6 +80,11 @@ export class EngineHost {
     return this.#statistics;
   }
 
+  /** The engine of the run under way; none between two. */
+  get engines(): readonly (PrefillEngine | DecodeEngine)[] {
+    return this.#run === undefined ? [] : [this.#run.engine];
+  }
+
   #describe(): EngineDescription {
     const { node, role, device, transport, memoryLimitBytes } = this.#options;
     const kind = transport === undefined ? 'loopback' : 'verbs';

@@ -22,9 +22,13 @@ interface Running {
 export interface ReplayHooks {
   readonly signal?: AbortSignal;
   /** After each turn. */
-  readonly onTurn?: (turnsDone: number, promptTokens: number) => void;
+  readonly onTurn?: (turnsDone: number, turn: TurnRecord) => void;
   /** Called with the open cluster; tests inject faults here. */
   readonly onCluster?: (cluster: Cluster) => void;
+  /** The cluster is open, whatever engines it has; it is closed when the replay returns. */
+  readonly onOpen?: (cluster: ReplayCluster) => void;
+  /** A request ended with an error, or is tried once more after one. */
+  readonly onError?: (error: Error, retried: boolean) => void;
   /** Left out: engines of this process. */
   readonly openCluster?: OpenCluster;
 }
@@ -83,12 +87,17 @@ class ReplayRun {
         this.#persistError ??= persistError;
         this.#running.get(request)?.resolve();
       },
-      failed: ({ request, error }) => this.#running.get(request)?.reject(error),
+      failed: ({ request, error }) => {
+        this.#hooks.onError?.(error, false);
+        this.#running.get(request)?.reject(error);
+      },
       retried: ({ request, assignment, error }) => {
+        this.#hooks.onError?.(error, true);
         this.#retries.push({ request, side: assignment?.side ?? 'none', cause: error.message });
       },
       stopped: (error) => this.#stop(error),
     });
+    this.#hooks.onOpen?.(this.#cluster);
     if (this.#cluster instanceof Cluster) this.#hooks.onCluster?.(this.#cluster);
   }
 
@@ -202,14 +211,15 @@ class ReplayRun {
       this.#running.delete(request);
     }
     const ttftMs = (prefilledUs - submittedUs) / 1000;
-    this.#turns.push({
+    const turn = {
       promptTokens: prompt.length,
       hitTokens,
       traceHitTokens,
       outputTokens: reply.length,
       ttftMs,
-    });
-    this.#hooks.onTurn?.(this.#turns.length, prompt.length);
+    };
+    this.#turns.push(turn);
+    this.#hooks.onTurn?.(this.#turns.length, turn);
   }
 
   *#conversations(): Generator<Uint32Array> {

@@ -79,8 +79,8 @@ export class Admission {
 
   statistics(): AdmissionStatistics {
     const { waiting } = this;
-    const headWaits = { ...this.#headWaits };
-    return { ...this.#counts, headWaits, waiting, running: this.#requests.size - waiting };
+    const counts = { ...this.#counts, ...this.#reads.counts(), headWaits: { ...this.#headWaits } };
+    return { ...counts, waiting, running: this.#requests.size - waiting };
   }
 
   /** Every engine with what is reserved of it now, in the order given at the start, lost ones included. */

@@ -1,13 +1,14 @@
 import type { EngineEntry } from './ledger.js';
 import { freeBufferBlocks, prefillCanHold, type Needs } from './needs.js';
 import { planReads, readTimeS, splitBlocks, type ReadPlan } from './read-side.js';
-import type { EngineRole, ReadPolicy } from './types.js';
+import type { EngineRole, ReadPolicy, ReadSide } from './types.js';
 
 /** Which side reads a request's hits, once its PE and DE are known. */
 export class ReadChoice {
   readonly #policy: ReadPolicy;
   readonly #blockBytes: number;
   #turn: EngineRole = 'prefill';
+  readonly #planned: Record<ReadSide, number> = { prefill: 0, decode: 0, split: 0 };
 
   constructor(policy: ReadPolicy, blockBytes: number) {
     this.#policy = policy;
@@ -32,8 +33,20 @@ export class ReadChoice {
 
   plan(needs: Needs, readsAll: boolean, prefill: EngineEntry, decode: EngineEntry): ReadPlan {
     const { hitBlocks, avoidSide } = needs;
-    if (avoidSide === 'prefill') return planReads(hitBlocks, 0);
-    return planReads(hitBlocks, readsAll ? hitBlocks : this.#prefillReadBlocks(hitBlocks, prefill, decode));
+    const prefillReadBlocks =
+      avoidSide === 'prefill'
+        ? 0
+        : readsAll
+          ? hitBlocks
+          : this.#prefillReadBlocks(hitBlocks, prefill, decode);
+    const plan = planReads(hitBlocks, prefillReadBlocks);
+    this.#planned[plan.side]++;
+    return plan;
+  }
+
+  /** Requests that were planned to be read on each side. */
+  counts(): { readonly assignedBySide: Readonly<Record<ReadSide, number>> } {
+    return { assignedBySide: { ...this.#planned } };
   }
 
   /** How many of the hit blocks the prefill side reads; the rest always fits the DE buffer. */

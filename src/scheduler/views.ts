@@ -1,5 +1,5 @@
 import type { RequestState } from './request-entry.js';
-import type { Assignment } from './types.js';
+import type { Assignment, ReadSide } from './types.js';
 
 /** What kept a head of a queue from going on. */
 export type WaitCause = 'prefill-room' | 'decode-hbm' | 'decode-buffer';
@@ -16,6 +16,8 @@ export interface AdmissionStatistics {
   readonly staleLoads: number;
   /** How often a head of a queue was found to have to wait, by cause. */
   readonly headWaits: Readonly<Record<WaitCause, number>>;
+  /** Assignments by the side that reads; 'prefill' also where nothing is read. */
+  readonly assignedBySide: Readonly<Record<ReadSide, number>>;
   readonly prefillReadBlocks: number;
   readonly decodeReadBlocks: number;
   /** Without a PE, or with one and in line for a DE. */
@@ -35,7 +37,10 @@ export function noWaits(): Record<WaitCause, number> {
   return { 'prefill-room': 0, 'decode-hbm': 0, 'decode-buffer': 0 };
 }
 
-type AdmissionCount = Exclude<keyof AdmissionStatistics, 'headWaits' | 'waiting' | 'running'>;
+type AdmissionCount = Exclude<
+  keyof AdmissionStatistics,
+  'headWaits' | 'assignedBySide' | 'waiting' | 'running'
+>;
 
 export function noCounts(): Record<AdmissionCount, number> {
   return {

@@ -1,0 +1,83 @@
+/** What a replay tells of itself while it runs, and of its decisions. */
+import type { Command } from 'commander';
+import { isDualPathError } from '../errors/index.js';
+import type { ReplayCluster, ReplayHooks, ReplayMode, TurnRecord } from '../replay/index.js';
+import type { DecisionLog } from '../scheduler/index.js';
+import { DecisionsFile } from './decisions-file.js';
+import { addMetricsOption, openMetrics, type MetricsFlags, type OpenMetrics } from './metrics-options.js';
+import type { CliContext } from './support.js';
+
+export interface WatchFlags extends MetricsFlags {
+  decisions?: string;
+}
+
+export function addWatchOptions(command: Command): Command {
+  command.option('--decisions <file>', 'write why each request went where it went, for dualpath explain');
+  return addMetricsOption(command);
+}
+
+export class ReplayWatch {
+  readonly hooks: Pick<ReplayHooks, 'onOpen' | 'onError'>;
+  readonly #decisions: DecisionsFile | undefined;
+  readonly #metrics: OpenMetrics | undefined;
+  #cluster: ReplayCluster | undefined;
+
+  private constructor(decisions: DecisionsFile | undefined, metrics: OpenMetrics | undefined) {
+    this.#decisions = decisions;
+    this.#metrics = metrics;
+    this.hooks = {
+      onOpen: (cluster) => (this.#cluster = cluster),
+      onError: (error, retried) => this.#error(error, retried),
+    };
+  }
+
+  /** @throws INVALID_ARGUMENT for a file or an address that cannot be had */
+  static async open(flags: WatchFlags, context: CliContext): Promise<ReplayWatch> {
+    const metrics = await openMetrics(flags, context);
+    try {
+      const decisions = flags.decisions === undefined ? undefined : new DecisionsFile(flags.decisions);
+      const watch = new ReplayWatch(decisions, metrics);
+      if (metrics !== undefined) await watch.#addMetrics(metrics);
+      return watch;
+    } catch (error) {
+      await metrics?.close();
+      throw error;
+    }
+  }
+
+  async #addMetrics({ metrics }: OpenMetrics): Promise<void> {
+    const [{ addEngineMetrics, addSchedulerMetrics, addStoreMetrics }, { Cluster }] = await Promise.all([
+      import('../metrics/index.js'),
+      import('../replay/index.js'),
+    ]);
+    addSchedulerMetrics(metrics, () => this.#cluster?.scheduler);
+    addEngineMetrics(metrics, () => {
+      const cluster = this.#cluster;
+      if (!(cluster instanceof Cluster)) return []; // those of other processes have metrics of their own
+      return [...cluster.prefill, ...cluster.decode].map(({ engine }) => engine);
+    });
+    addStoreMetrics(metrics, () => this.#cluster?.store);
+    metrics.count('dualpath_retries_total', {}, 0);
+  }
+
+  /** For one mode's cluster. */
+  options(mode: ReplayMode): { readonly decisions?: DecisionLog } {
+    return this.#decisions === undefined ? {} : { decisions: this.#decisions.log(mode) };
+  }
+
+  turn({ ttftMs }: TurnRecord): void {
+    this.#metrics?.metrics.observe('dualpath_request_ttft_seconds', ttftMs / 1000);
+  }
+
+  #error(error: Error, retried: boolean): void {
+    const metrics = this.#metrics?.metrics;
+    if (retried) metrics?.count('dualpath_retries_total');
+    else metrics?.count('dualpath_errors_total', { code: isDualPathError(error) ? error.code : 'INTERNAL' });
+  }
+
+  /** @throws STORAGE_IO when decisions could not be written */
+  async close(): Promise<void> {
+    await this.#metrics?.close();
+    this.#decisions?.close();
+  }
+}
