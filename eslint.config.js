@@ -21,7 +21,7 @@ const typedRules = {
 };
 
 export default defineConfig(
-  globalIgnores(['build/', 'build-*/', 'coverage/', 'dist/']),
+  globalIgnores(['build/', 'build-*/', 'coverage/', 'dist/', 'prebuilds/', 'vendor/']),
   { linterOptions: { reportUnusedDisableDirectives: 'error' } },
   {
     files: ['**/*.ts'],

@@ -10,13 +10,14 @@
  */
 import { spawnSync } from 'node:child_process';
 import { cpSync, mkdirSync, readdirSync, rmSync, symlinkSync } from 'node:fs';
-import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
-import { dropUnusableBuildFolder, root } from './setup/common.mjs';
+import { addonOptions } from './setup/build.mjs';
+import { cmakeBuild } from './setup/cmake.mjs';
+import { root } from './setup/common.mjs';
 
 const copyName = 'build-addon-asan';
 const copy = join(root, copyName);
-const notCopied = /^(build|build-.*|dist|coverage|node_modules|\.git)$/;
+const notCopied = /^(build|build-.*|dist|prebuilds|coverage|node_modules|\.git)$/;
 
 function runOrExit(command, args, env = {}) {
   const { error, signal, status } = spawnSync(command, args, {
@@ -48,12 +49,7 @@ function runtimeOf(sanitizer) {
 }
 
 copyCheckout();
-dropUnusableBuildFolder(join(copy, 'build'), copy);
-const parallel = String(availableParallelism());
-runOrExit(process.execPath, [
-  join(root, 'node_modules/cmake-js/bin/cmake-js'),
-  ...['build', '--log-level', 'warn', '-p', parallel, '--CDDUALPATH_SANITIZE=address'],
-]);
+if (!cmakeBuild(copy, 'build', [...addonOptions, '-DDUALPATH_SANITIZE=address'])) process.exit(1);
 // Tests of workers, processes and examples run what is built.
 runOrExit(process.execPath, [join(root, 'node_modules/typescript/bin/tsc'), '-p', 'tsconfig.build.json']);
 const given = process.argv.slice(2);

@@ -9,10 +9,10 @@
  */
 import { spawnSync } from 'node:child_process';
 import { rmSync } from 'node:fs';
-import { availableParallelism } from 'node:os';
 import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
-import { dropUnusableBuildFolder, root, succeeds } from './setup/common.mjs';
+import { cmakeBuild } from './setup/cmake.mjs';
+import { root, succeeds } from './setup/common.mjs';
 
 const buildFolders = { none: 'build-native', address: 'build-native-asan', thread: 'build-native-tsan' };
 const testTimeoutMs = 600_000;
@@ -25,17 +25,9 @@ function runOrExit(command, args, options = {}) {
 }
 
 function build(sanitize, target = 'dualpath_native_tests') {
-  const buildFolder = join(root, buildFolders[sanitize]);
-  const configured = dropUnusableBuildFolder(buildFolder, root);
-  runOrExit('cmake', [
-    ...['-S', root, '-B', buildFolder],
-    ...(!configured && succeeds('ninja', ['--version']) ? ['-G', 'Ninja'] : []),
-    ...['-DDUALPATH_NATIVE_TESTS=ON', `-DDUALPATH_SANITIZE=${sanitize}`],
-  ]);
-  runOrExit('cmake', [
-    ...['--build', buildFolder, '--target', target, '--parallel', String(availableParallelism())],
-  ]);
-  return join(buildFolder, target);
+  const options = ['-DDUALPATH_NATIVE_TESTS=ON', `-DDUALPATH_SANITIZE=${sanitize}`];
+  if (!cmakeBuild(root, buildFolders[sanitize], options, target)) process.exit(1);
+  return join(root, buildFolders[sanitize], target);
 }
 
 function test(executable, { sanitize, report }, gtestOptions) {

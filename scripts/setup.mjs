@@ -10,7 +10,7 @@
 import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import { buildAddon, buildTypeScript } from './setup/build.mjs';
+import { buildAddon, buildTypeScript, copyPlotLibrary } from './setup/build.mjs';
 import { SetupError, root, say } from './setup/common.mjs';
 import { checkNode, installNpmPackages } from './setup/npm-packages.mjs';
 import { installSystemPackages } from './setup/system-packages.mjs';
@@ -61,6 +61,7 @@ try {
   } else {
     await installSystemPackages({ forTests: options.test });
     installNpmPackages();
+    copyPlotLibrary();
     buildAddon();
     buildTypeScript();
   }

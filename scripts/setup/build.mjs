@@ -1,8 +1,17 @@
 import { createHash } from 'node:crypto';
-import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { availableParallelism } from 'node:os';
-import { delimiter, dirname, join } from 'node:path';
-import { SetupError, dropUnusableBuildFolder, root, run, say } from './common.mjs';
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  readdirSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
+import { dirname, join } from 'node:path';
+import { cmakeBuild } from './cmake.mjs';
+import { SetupError, root, run, say } from './common.mjs';
 
 const stampsPath = join(root, 'node_modules/.cache/dualpath-setup.json');
 
@@ -11,7 +20,6 @@ const addonInputs = [
   'CMakeLists.txt',
   'native',
   'bindings',
-  'node_modules/cmake-js/package.json',
   'node_modules/node-addon-api/package.json',
   'node_modules/node-api-headers/package.json',
 ];
@@ -62,18 +70,23 @@ function buildWhenStale(name, inputs, product, build) {
   writeFileSync(stampsPath, JSON.stringify({ ...readStamps(), [name]: digest }));
 }
 
+/** CMakeLists.txt asks `node` where its headers are: it must be this one. */
+export const addonOptions = ['-DDUALPATH_ADDON=ON', `-DDUALPATH_NODE=${process.execPath}`];
+
 /** Builds build/Release/dualpath.node. */
 export function buildAddon() {
-  buildWhenStale('the native add-on', addonInputs, addonPath, () => {
-    dropUnusableBuildFolder(join(root, 'build'), root);
-    const cmakeJs = join(root, 'node_modules/cmake-js/bin/cmake-js');
-    // CMakeLists.txt asks `node` where its headers are: it must be this one.
-    const env = { PATH: `${dirname(process.execPath)}${delimiter}${process.env.PATH}` };
-    return run(
-      process.execPath,
-      [cmakeJs, 'build', '--log-level', 'warn', '-p', String(availableParallelism())],
-      env,
-    );
+  buildWhenStale('the native add-on', addonInputs, addonPath, () => cmakeBuild(root, 'build', addonOptions));
+}
+
+/** Puts what the package carries of the plot library into vendor/. */
+export function copyPlotLibrary() {
+  const from = join(root, 'node_modules/echarts');
+  const files = ['dist/echarts.min.js', 'LICENSE', 'NOTICE'];
+  const target = (file) => join(root, 'vendor', file === files[0] ? 'echarts.min.cjs' : `echarts-${file}`);
+  buildWhenStale('the plot library', ['node_modules/echarts/package.json'], target(files[0]), () => {
+    mkdirSync(join(root, 'vendor'), { recursive: true });
+    for (const file of files) copyFileSync(join(from, file), target(file));
+    return true;
   });
 }
 

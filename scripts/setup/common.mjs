@@ -1,6 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { existsSync, readFileSync, rmSync } from 'node:fs';
-import { dirname, join, resolve } from 'node:path';
+import { dirname, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 /** The checkout's folder. */
@@ -31,19 +30,4 @@ export function run(command, args, env = {}) {
   });
   if (error) throw new SetupError(`${command} did not start: ${error.message}`);
   return status === 0;
-}
-
-/**
- * Removes a CMake build folder that cannot be built: configured for another source folder, as a copied
- * checkout has it, or left without build files by a failed configuration.
- * @returns true when the folder is configured
- */
-export function dropUnusableBuildFolder(buildFolder, sourceFolder) {
-  const cache = join(buildFolder, 'CMakeCache.txt');
-  if (!existsSync(cache)) return false;
-  const ours = readFileSync(cache, 'utf8').includes(`CMAKE_HOME_DIRECTORY:INTERNAL=${sourceFolder}\n`);
-  const complete = ['build.ninja', 'Makefile'].some((name) => existsSync(join(buildFolder, name)));
-  if (ours && complete) return true;
-  rmSync(buildFolder, { recursive: true });
-  return false;
 }

@@ -42,6 +42,9 @@ const guestRequirements = JSON.parse(
     (file === undefined || existsSync(file)),
 }));
 
+/** Debian packages without which the add-on cannot be built here. */
+export const missingForBuild = () => missingOf(requirements);
+
 const missingOf = (wanted) => wanted.filter(({ present }) => !present()).map(({ name }) => name);
 
 function haveAptLists() {

@@ -1,4 +1,5 @@
 /** Loads the add-on when bytes first move: help, simulator and router work without it. */
+import { existsSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { fileURLToPath } from 'node:url';
 import { DualPathError, errorCodes, type ErrorCode } from '../errors/index.js';
@@ -14,15 +15,26 @@ export function native(): NativeAddon {
   return addon;
 }
 
+const inPackage = (path: string): string => fileURLToPath(new URL(`../../${path}`, import.meta.url));
+
+/** What was built on this machine, else what the package carries for machines of its kind. */
+function addonPath(): string {
+  const built = inPackage('build/Release/dualpath.node');
+  const carried = inPackage(`prebuilds/${process.platform}-${process.arch}/dualpath.node`);
+  return !existsSync(built) && existsSync(carried) ? carried : built;
+}
+
+const remedy = "'npm rebuild dualpath', in a checkout 'npm run setup' (docs/install.md has what it needs)";
+
 function load(): NativeAddon {
-  const path = fileURLToPath(new URL('../../build/Release/dualpath.node', import.meta.url));
+  const path = addonPath();
   try {
     return createRequire(import.meta.url)(path) as NativeAddon;
   } catch (cause) {
     const why = cause instanceof Error ? cause.message : String(cause);
     throw new DualPathError(
       'ADDON_MISSING',
-      `the native add-on could not be loaded (${why}); build it with 'npm run setup'`,
+      `the native add-on could not be loaded (${why}); build it with ${remedy}`,
       { path },
       { cause },
     );

@@ -11,13 +11,13 @@ import { routerCommand } from './bench-router.js';
 import { schedulerCommand } from './bench-scheduler.js';
 import { simulatorCommand } from './bench-simulator.js';
 import { storageCommand } from './bench-storage.js';
-import { addExamples, addOutputOptions, contextOf } from './support.js';
+import { addExamples, addOutputOptions, addReportOption, contextOf } from './support.js';
 
 /** `dualpath bench`: what the parts of the data path cost on this machine. */
 export function benchCommand(): Command {
   const bench = new Command('bench').description('measure the parts of the data path');
   addExamples(bench, 'dualpath bench ring', 'dualpath bench storage --compare fio');
-  return bench
+  bench
     .addCommand(ringCommand())
     .addCommand(lookupCommand())
     .addCommand(storageCommand())
@@ -31,6 +31,8 @@ export function benchCommand(): Command {
     .addCommand(routerCommand())
     .addCommand(simulatorCommand())
     .addCommand(proxyCommand());
+  for (const command of bench.commands) addReportOption(command);
+  return bench;
 }
 
 function ringCommand(): Command {

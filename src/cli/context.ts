@@ -1,7 +1,9 @@
 import { SingleBar } from 'cli-progress';
 import type { Command } from 'commander';
 import { DualPathError } from '../errors/index.js';
+import { documentReport, writeReport } from '../report/index.js';
 import { errorText, exitCodes, toJson } from './output.js';
+import { packageVersion } from './version.js';
 
 /** What a command line runs against: the process's own streams, or a test's. */
 export interface CliIo {
@@ -18,12 +20,18 @@ export class CliContext {
   readonly #json: boolean;
   readonly #quiet: boolean;
   readonly #outcome: Outcome;
+  readonly #report: ((document: object) => void) | undefined;
 
-  constructor(io: CliIo, outcome: Outcome, options: { json: boolean; quiet: boolean }) {
+  constructor(
+    io: CliIo,
+    outcome: Outcome,
+    options: { json: boolean; quiet: boolean; report?: ((document: object) => void) | undefined },
+  ) {
     this.signal = io.signal;
     this.#io = io;
     this.#outcome = outcome;
     this.#json = options.json;
+    this.#report = options.report;
     this.#quiet = options.quiet;
   }
 
@@ -33,6 +41,7 @@ export class CliContext {
     const output = this.#json ? toJson(document) : `${text().trimEnd()}\n`;
     this.#outcome.written = true;
     this.#io.stdout.write(output);
+    this.#report?.(document);
   }
 
   /** A message beside the result, on stderr; silent with --quiet. */
@@ -108,8 +117,29 @@ export function contextOf(command: Command): CliContext {
   while (root.parent !== null) root = root.parent;
   const run = runs.get(root);
   if (run === undefined) throw new DualPathError('INTERNAL', 'the command is not part of a running program');
-  const options = command.opts<{ json?: boolean; quiet?: boolean }>();
-  return new CliContext(run.io, run.outcome, { json: options.json === true, quiet: options.quiet === true });
+  const options = command.opts<{ json?: boolean; quiet?: boolean; report?: string }>();
+  const page = withDocumentReport.has(command) ? options.report : undefined;
+  return new CliContext(run.io, run.outcome, {
+    json: options.json === true,
+    quiet: options.quiet === true,
+    report: page === undefined ? undefined : (document) => writeDocument(command, page, document),
+  });
+}
+
+const withDocumentReport = new WeakSet<Command>();
+
+/** Adds --report: the command's document as a page. */
+export function addReportOption(command: Command): Command {
+  withDocumentReport.add(command);
+  return command.option('--report <file>', 'write an HTML page with tables and plots');
+}
+
+function writeDocument(command: Command, page: string, document: object): void {
+  const names: string[] = [];
+  for (let part: Command | null = command; part !== null; part = part.parent) names.unshift(part.name());
+  const parsed = JSON.parse(toJson(document)) as object;
+  const made = `Made by dualpath ${packageVersion()} at ${new Date().toISOString()}.`;
+  writeReport(documentReport(names.join(' '), [command.description(), made], parsed), { report: page });
 }
 
 /** Until the user interrupts: for commands that serve. */

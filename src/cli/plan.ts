@@ -1,8 +1,8 @@
 import { availableParallelism } from 'node:os';
 import { Command } from 'commander';
 import type { Plan } from '../simulator/index.js';
+import { writeReport } from '../report/index.js';
 import { formatBytes, formatPercent, renderTable } from '../telemetry/index.js';
-import { write } from './simulate.js';
 import {
   addClusterOptions,
   addDataOptions,
@@ -78,7 +78,7 @@ async function planOne(name: string, flags: PlanFlags, command: Command): Promis
     progress.stop();
     const title = `${flags.nodes} nodes of ${hardware.name} for ${model.name}, ${workload.name}`;
     for (const warning of plan.warnings) context.note(`warning: ${warning}`);
-    write(simulator, simulator.planReport(plan, title), flags);
+    writeReport(simulator.planReport(plan, title), flags);
     context.result({ workload: workload.name, hardware: hardware.name, model: model.name, ...plan }, () =>
       planText(plan, title),
     );

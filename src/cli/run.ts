@@ -1,8 +1,8 @@
-import { readFileSync } from 'node:fs';
 import { Command, CommanderError } from 'commander';
 import { DualPathError } from '../errors/index.js';
 import { bindProgram, addExamples, type CliIo } from './context.js';
 import { errorDocument, errorText, exitCodeOf, exitCodes, toJson } from './output.js';
+import { packageVersion } from './version.js';
 
 export interface CommandEntry {
   readonly name: string;
@@ -154,9 +154,4 @@ function usageError(error: CommanderError): DualPathError {
 function wantsJson(argv: readonly string[]): boolean {
   const end = argv.indexOf('--');
   return argv.slice(0, end < 0 ? argv.length : end).includes('--json');
-}
-
-function packageVersion(): string {
-  const text = readFileSync(new URL('../../package.json', import.meta.url), 'utf8');
-  return (JSON.parse(text) as { version: string }).version;
 }

@@ -1,9 +1,8 @@
-import { mkdirSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
-import { dirname, join } from 'node:path';
 import { Command, Option } from 'commander';
 import type * as Simulator from '../simulator/index.js';
-import type { Report, SimulatedMode } from '../simulator/index.js';
+import type { SimulatedMode } from '../simulator/index.js';
+import { writeReport } from '../report/index.js';
 import { formatBytes, formatCount, formatPercent, renderTable } from '../telemetry/index.js';
 import {
   addClusterOptions,
@@ -70,27 +69,12 @@ function paperCommand(): Command {
       });
       progress.stop();
       if (!result.complete) context.note('interrupted: rows without a value were not simulated');
-      write(simulator, simulator.paperReport(result), flags);
+      writeReport(simulator.paperReport(result), flags);
       context.result(result, () => paperText(simulator, result));
     } finally {
       progress.stop();
     }
   });
-}
-
-/** The page and the plots that were asked for. */
-export function write(
-  { reportHtml, figureSvg }: typeof Simulator,
-  report: Report,
-  { report: page, svg }: { readonly report?: string; readonly svg?: string },
-): void {
-  if (page !== undefined) {
-    mkdirSync(dirname(page), { recursive: true });
-    writeFileSync(page, reportHtml(report));
-  }
-  if (svg === undefined) return;
-  mkdirSync(svg, { recursive: true });
-  for (const figure of report.figures) writeFileSync(join(svg, `${figure.id}.svg`), figureSvg(figure));
 }
 
 function paperText(simulator: typeof Simulator, result: Simulator.PaperResult): string {

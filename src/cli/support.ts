@@ -2,6 +2,7 @@
 export {
   addExamples,
   addOutputOptions,
+  addReportOption,
   contextOf,
   untilAborted,
   type CliContext,

@@ -12,7 +12,6 @@ export { paperTasks } from './paper/index.js';
 export { planCluster, type Plan } from './plan.js';
 export { planReport } from './plan-report.js';
 export { checkAgainstReplay, type CheckRow } from './replay-check.js';
-export { figureSvg, reportHtml, type Report } from './report.js';
 export { Simulation } from './simulation.js';
 export { maxOverMean } from './storage-link.js';
 export { simulate, type RunResult } from './run.js';

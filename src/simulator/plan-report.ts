@@ -1,6 +1,6 @@
 import { formatBytes } from '../telemetry/index.js';
 import type { Plan } from './plan.js';
-import type { Report } from './report.js';
+import type { Report } from '../report/index.js';
 
 /** A plan as a page with the sensitivity as a plot. */
 export function planReport(plan: Plan, title: string): Report {

@@ -3,7 +3,7 @@ import { hardwareOf } from '../../src/simulator/hardware.js';
 import { modelCostOf } from '../../src/simulator/model-cost.js';
 import { planReport } from '../../src/simulator/plan-report.js';
 import { divisions, planCluster } from '../../src/simulator/plan.js';
-import { reportHtml } from '../../src/simulator/report.js';
+import { reportHtml } from '../../src/report/index.js';
 import { dataSetWorkload, scriptOf } from '../../src/simulator/workload.js';
 
 const options = {

@@ -8,7 +8,7 @@ export interface SourceFile {
 }
 
 const root = resolve(import.meta.dirname, '../..');
-const skippedFolders = /^(?:\.git|node_modules|build|build-.*|dist|coverage)$/;
+const skippedFolders = /^(?:\.git|node_modules|build|build-.*|dist|coverage|prebuilds|vendor)$/;
 const textExtensions = ['.ts', '.js', '.mjs', '.json', '.cc', '.h', '.md', '.txt', '.sh', '.py', '.yml'];
 const textNames = ['run', '.npmrc', '.gitignore', '.clang-format', '.prettierignore'];
 

@@ -1,6 +1,6 @@
 import { simulatedModes, type SimulatedMode } from '../modes.js';
 import { publishedJct } from '../published.js';
-import type { Figure, Report } from '../report.js';
+import type { Figure, Report } from '../../report/index.js';
 import { formatRow, rowHead } from './format.js';
 import type { PaperResult } from './index.js';
 import { sections, type FigureRow, type Section } from './row.js';

@@ -3,7 +3,7 @@ import { calibrationPoints } from '../../../src/simulator/calibrate.js';
 import { paperReport } from '../../../src/simulator/paper/figures.js';
 import { derivePaper, paperTasks } from '../../../src/simulator/paper/index.js';
 import { row } from '../../../src/simulator/paper/row.js';
-import { figureSvg, reportHtml } from '../../../src/simulator/report.js';
+import { figureSvg, reportHtml } from '../../../src/report/index.js';
 
 it('has every row when interrupted at once, those of formulas with their values, and says so', async () => {
   const stop = new AbortController();

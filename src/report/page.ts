@@ -1,8 +1,6 @@
 /** A report that stands alone: one HTML file with its plots in it, and the plots as SVG. */
-import { readFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import type { EChartsCoreOption } from 'echarts';
-import { init } from 'echarts';
+import { plotLibrary, plotLibrarySource } from './library.js';
 
 export interface Figure {
   /** Names its SVG file. */
@@ -31,7 +29,7 @@ const height = 440;
 
 /** A figure as it stands in the report, without a browser. */
 export function figureSvg({ option }: Figure): string {
-  const chart = init(null, null, { renderer: 'svg', ssr: true, width, height });
+  const chart = plotLibrary().init(null, null, { renderer: 'svg', ssr: true, width, height });
   try {
     chart.setOption({ ...option, animation: false });
     return chart.renderToSVGString();
@@ -41,7 +39,6 @@ export function figureSvg({ option }: Figure): string {
 }
 
 export function reportHtml({ title, introduction, figures, tables }: Report): string {
-  const library = readFileSync(createRequire(import.meta.url).resolve('echarts/dist/echarts.min.js'), 'utf8');
   const plots = figures.map(
     (figure) => `<section><h2>${escapeHtml(figure.title)}</h2><p>${escapeHtml(figure.text)}</p>
 <div class="plot" id="${figure.id}"></div><noscript>${figureSvg(figure)}</noscript></section>`,
@@ -54,7 +51,7 @@ export function reportHtml({ title, introduction, figures, tables }: Report): st
 ${introduction.map((text) => `<p>${escapeHtml(text)}</p>`).join('\n')}
 ${plots.join('\n')}
 ${tables.map(({ title: heading, table }) => `<section><h2>${escapeHtml(heading)}</h2>${tableHtml(table)}</section>`).join('\n')}
-<script>${library.replaceAll('</script', '<\\/script')}</script>
+<script>${plotLibrarySource()}</script>
 <script>const options = ${JSON.stringify(options).replaceAll('<', '\\u003c')};
 for (const [id, option] of Object.entries(options)) {
   const chart = echarts.init(document.getElementById(id));
