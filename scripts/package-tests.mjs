@@ -115,7 +115,7 @@ function use(folder, node, name, env) {
   const trace = join(folder, 'node_modules/dualpath/examples/traces/agent-sessions-sample.jsonl');
   const args = [cli, 'replay', trace, '--sessions', '1', '--mode', 'dualpath', '--json', '--quiet'];
   const { passed, stdout, said } = runIn(folder, node, args, env);
-  const modes = passed ? JSON.parse(stdout).modes : [];
+  const modes = passed ? Object.values(JSON.parse(stdout).modes) : [];
   const verified = modes[0]?.verified_bytes ?? 0;
   const holds = verified > 0 && modes[0].mismatched_bytes === 0;
   check(`replay under ${name}`, holds, passed ? `${verified} bytes verified` : said);
