@@ -1,14 +1,8 @@
-import { readFileSync } from 'node:fs';
 import { Command } from 'commander';
-import { DualPathError } from '../errors/index.js';
-import type { QosCheck, QosDescription } from '../qos/index.js';
+import type { QosCheck } from '../qos/index.js';
+import { descriptionOf, readText, type DescriptionFlags } from './qos-description.js';
 import { checkText, planText } from './qos-text.js';
 import { addExamples, addOutputOptions, contextOf, listOf, positiveInteger } from './support.js';
-
-interface DescriptionFlags {
-  readonly classes?: string;
-  readonly exact?: boolean;
-}
 
 const layers = ['infiniband', 'roce', 'tc', 'environment'] as const;
 
@@ -31,32 +25,6 @@ function addDescription(command: Command): Command {
       '--exact',
       'a limit and a low-priority table that give the shares of the description, not the paper’s',
     );
-}
-
-/** @throws INVALID_ARGUMENT */
-async function descriptionOf({ classes, exact }: DescriptionFlags): Promise<QosDescription> {
-  const { parseQos } = await import('../qos/index.js');
-  const description = parseQos(classes === undefined ? {} : readJson(classes), classes ?? 'the default');
-  return exact === true ? { ...description, highLimit: 'from_shares', lowTable: 'low_lanes' } : description;
-}
-
-function readJson(path: string): unknown {
-  try {
-    return JSON.parse(readText(path));
-  } catch (cause) {
-    if (cause instanceof DualPathError) throw cause;
-    throw new DualPathError('INVALID_ARGUMENT', `${path}: not JSON: ${(cause as Error).message}`, {
-      file: path,
-    });
-  }
-}
-
-function readText(path: string): string {
-  try {
-    return readFileSync(path, 'utf8');
-  } catch (cause) {
-    throw new DualPathError('INVALID_ARGUMENT', `${path}: ${(cause as Error).message}`, { file: path });
-  }
 }
 
 interface PlanFlags extends DescriptionFlags {

@@ -39,6 +39,11 @@ export const commands: readonly CommandEntry[] = [
     load: async () => (await import('./devices.js')).devicesCommand(),
   },
   {
+    name: 'doctor',
+    description: 'find what stops or slows the data plane on this host, each with its remedy',
+    load: async () => (await import('./doctor.js')).doctorCommand(),
+  },
+  {
     name: 'qos',
     description: 'traffic classes: the configuration of every layer from one description, and back',
     load: async () => (await import('./qos.js')).qosCommand(),
