@@ -1,18 +1,22 @@
 /** What a replay tells of itself while it runs, and of its decisions. */
 import type { Command } from 'commander';
 import { isDualPathError } from '../errors/index.js';
-import type { ReplayCluster, ReplayHooks, ReplayMode, TurnRecord } from '../replay/index.js';
+import type { ModeSummary, ReplayCluster, ReplayHooks, ReplayMode, TurnRecord } from '../replay/index.js';
 import type { DecisionLog } from '../scheduler/index.js';
 import { DecisionsFile } from './decisions-file.js';
 import { addMetricsOption, openMetrics, type MetricsFlags, type OpenMetrics } from './metrics-options.js';
+import { toJson } from './output.js';
+import type { ModeRecord } from './replay-report.js';
 import type { CliContext } from './support.js';
 
 export interface WatchFlags extends MetricsFlags {
+  report?: string;
   decisions?: string;
 }
 
 export function addWatchOptions(command: Command): Command {
   command.option('--decisions <file>', 'write why each request went where it went, for dualpath explain');
+  command.option('--report <file>', 'write an HTML page: time to first token, links over time, tables');
   return addMetricsOption(command);
 }
 
@@ -20,13 +24,21 @@ export class ReplayWatch {
   readonly hooks: Pick<ReplayHooks, 'onOpen' | 'onError'>;
   readonly #decisions: DecisionsFile | undefined;
   readonly #metrics: OpenMetrics | undefined;
+  readonly #page: string | undefined;
+  readonly #records = new Map<ReplayMode, ModeRecord>();
   #cluster: ReplayCluster | undefined;
+  #record: ModeRecord | undefined;
 
-  private constructor(decisions: DecisionsFile | undefined, metrics: OpenMetrics | undefined) {
+  private constructor(
+    decisions: DecisionsFile | undefined,
+    metrics: OpenMetrics | undefined,
+    page: string | undefined,
+  ) {
+    this.#page = page;
     this.#decisions = decisions;
     this.#metrics = metrics;
     this.hooks = {
-      onOpen: (cluster) => (this.#cluster = cluster),
+      onOpen: (cluster) => void this.#open(cluster),
       onError: (error, retried) => this.#error(error, retried),
     };
   }
@@ -36,7 +48,7 @@ export class ReplayWatch {
     const metrics = await openMetrics(flags, context);
     try {
       const decisions = flags.decisions === undefined ? undefined : new DecisionsFile(flags.decisions);
-      const watch = new ReplayWatch(decisions, metrics);
+      const watch = new ReplayWatch(decisions, metrics, flags.report);
       if (metrics !== undefined) await watch.#addMetrics(metrics);
       return watch;
     } catch (error) {
@@ -60,12 +72,44 @@ export class ReplayWatch {
     metrics.count('dualpath_retries_total', {}, 0);
   }
 
+  async #open(cluster: ReplayCluster): Promise<void> {
+    this.#cluster = cluster;
+    const record = this.#record;
+    if (record === undefined) return;
+    const { Cluster, LinkSamples } = await import('../replay/index.js');
+    // Links of other processes are theirs to report.
+    if (cluster instanceof Cluster) record.links = new LinkSamples(cluster);
+  }
+
   /** For one mode's cluster. */
   options(mode: ReplayMode): { readonly decisions?: DecisionLog } {
+    if (this.#page !== undefined) {
+      this.#record = { ttftMs: [], links: undefined, samples: [] };
+      this.#records.set(mode, this.#record);
+    }
     return this.#decisions === undefined ? {} : { decisions: this.#decisions.log(mode) };
   }
 
+  /** The run of a mode's turns is over, its cluster closed. */
+  modeEnded(): void {
+    const record = this.#record;
+    if (record !== undefined) record.samples = record.links?.stop() ?? [];
+    this.#record = undefined;
+  }
+
+  /** Writes the page that was asked for. */
+  async report(summaries: ReadonlyMap<ReplayMode, ModeSummary>, document: object): Promise<void> {
+    if (this.#page === undefined) return;
+    const [{ writeReport }, { replayReport }] = await Promise.all([
+      import('../report/index.js'),
+      import('./replay-report.js'),
+    ]);
+    const parsed = JSON.parse(toJson(document)) as object;
+    writeReport(replayReport(this.#records, summaries, parsed), { report: this.#page });
+  }
+
   turn({ ttftMs }: TurnRecord): void {
+    this.#record?.ttftMs.push(ttftMs);
     this.#metrics?.metrics.observe('dualpath_request_ttft_seconds', ttftMs / 1000);
   }
 

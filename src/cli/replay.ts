@@ -181,7 +181,7 @@ async function runReplay(trace: string, flags: ReplayFlags, command: Command): P
     replay.checkWorkload(workload, options, flags.mode);
     context.note(limitsText(workload, options, replay.storeBytesNeeded(workload, options), remote?.text));
     const summaries = await replayModes(workload, options, flags, context, replay, remote, watch);
-    report(workload, options, summaries, context, replay, remote);
+    await watch.report(summaries, report(workload, options, summaries, context, replay, remote));
   } finally {
     await remote?.close();
     await watch?.close();
@@ -229,6 +229,7 @@ async function replayModes(
       );
       summaries.set(mode, replay.summarize(result, availableParallelism()));
     } finally {
+      watch.modeEnded();
       progress.stop();
     }
   }
@@ -242,7 +243,7 @@ function report(
   context: ReturnType<typeof contextOf>,
   replay: ReplayModule,
   remote: Remote | undefined,
-): void {
+): object {
   const modes = [...summaries.keys()];
   const baseline = replay.baselineOf(modes);
   const base = summaries.get(baseline)!;
@@ -280,6 +281,7 @@ function report(
   const isWrong = ({ mismatchedBytes, persistError, canaries }: ModeSummary): boolean =>
     mismatchedBytes > 0 || persistError !== null || (canaries?.mismatchedBytes ?? 0) > 0;
   if (all.some(isWrong)) context.fail();
+  return document;
 }
 
 /** Of emulated computing. */

@@ -10,6 +10,7 @@ export {
   type ClusterOptions,
   type ReplayMode,
 } from './options.js';
+export { LinkSamples, type LinkSample } from './link-samples.js';
 export type { CarriedBy, ClusterTotals, ModeResult, NodeTraffic, TurnRecord } from './result.js';
 export { replayMode, type ReplayHooks } from './run.js';
 export { verifyStore, type StoreCheck } from './verify.js';

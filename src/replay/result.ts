@@ -97,6 +97,11 @@ export function collect(cluster: Cluster): ClusterTotals {
   };
 }
 
+/** What the links of every node carried so far. */
+export function clusterTraffic({ prefill, decode }: Cluster): NodeTraffic[] {
+  return nodesOf([...prefill, ...decode]);
+}
+
 function nodesOf(
   engines: readonly (Cluster['prefill'][number] | Cluster['decode'][number])[],
 ): NodeTraffic[] {

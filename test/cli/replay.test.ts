@@ -1,4 +1,4 @@
-import { mkdtempSync, readdirSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -30,9 +30,12 @@ describe('dualpath replay', () => {
       'basic,layerwise,dualpath,split,oracle',
       '--store',
       store,
-      '--json',
+      ...['--json', '--report', join(store, 'made/page.html')],
     ]);
     expect(code).toBe(0);
+    const page = readFileSync(join(store, 'made/page.html'), 'utf8');
+    for (const id of ['ttft', 'storage-split', 'compute-split', 'storage-oracle'])
+      expect(page.includes(`<div class="plot" id="${id}">`)).toBe(true);
     const document = JSON.parse(stdout) as Record<string, never>;
     expect(Object.keys(document['modes']!)).toEqual(['basic', 'layerwise', 'dualpath', 'split', 'oracle']);
     expect(document).toMatchObject({
@@ -50,8 +53,8 @@ describe('dualpath replay', () => {
       cpu_percent: expect.any(Number),
       valid: expect.any(Boolean),
     });
-    expect(readdirSync(store)).toEqual([]);
-  });
+    expect(readdirSync(store)).toEqual(['made']);
+  }, 60_000);
 
   it('prints a table and what was emulated', async () => {
     const { code, stdout, stderr } = await dualpath([
