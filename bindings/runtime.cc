@@ -178,6 +178,7 @@ Napi::Value RuntimeObject::set_faults(const Napi::CallbackInfo& info) {
   faults.write_errno = static_cast<int32_t>(options.u32("writeErrno"));
   faults.write_error_after = static_cast<int64_t>(options.u64("writeErrorAfter"));
   faults.flip_byte_after = static_cast<int64_t>(options.u64("flipByteAfter"));
+  faults.accept_bad_blocks = options.u32("acceptBadBlocks");
   faults.read_delay_ns = options.u64("readDelayNs");
   return info.Env().Undefined();
 }

@@ -30,6 +30,7 @@ export {
   Arena,
   BlockList,
   BlockSpace,
+  contiguousGeometry,
   engineGeometry,
   indexerKeys,
   mlaLatent,

@@ -19,7 +19,9 @@ struct FaultPlan {
   std::atomic<uint32_t> submit_errors{0};
   std::atomic<int32_t> submit_errno{0};
   std::atomic<uint32_t> submit_at_most{0};  // the next submission takes no more requests than this
-  std::atomic<int32_t> register_errno{0};   // registering a buffer fails with this
+  std::atomic<uint32_t> accept_bad_blocks{
+      0};                                  // 1: a block that was read is served whatever its checksums say
+  std::atomic<int32_t> register_errno{0};  // registering a buffer fails with this
   // Renames that shall replace nothing fail with EINVAL, as on 9p and NFS, and cancel nothing that is linked
   // to them, as in Linux 6.1.
   std::atomic<bool> refuse_exclusive_renames{false};

@@ -77,6 +77,8 @@ export interface Faults {
   readonly writeErrno?: number;
   readonly writeErrorAfter?: number;
   readonly flipByteAfter?: number;
+  /** 1: what is read is served whatever its checksums say. */
+  readonly acceptBadBlocks?: number;
   readonly readDelayNs?: number;
 }
 

@@ -40,6 +40,7 @@ export const controlMessageSchema: z.ZodType<ControlMessage> = z.discriminatedUn
     arriveStep: z.union([z.literal(0), z.literal(1)]),
     windowLayers: z.int().min(1).max(4096),
   }),
+  z.object({ kind: z.literal('sampled'), request, tokens: z.instanceof(Uint32Array) }),
   z.object({
     kind: z.literal('stage-done'),
     request,

@@ -56,6 +56,8 @@ export type ControlMessage =
       /** Layers of staging: layer l may be written when layer l - windowLayers is free. */
       readonly windowLayers: number;
     }
+  /** PE -> DE: the tokens that were sampled from the prompt's last logits. */
+  | { readonly kind: 'sampled'; readonly request: string; readonly tokens: Uint32Array }
   /** DE -> PE: nothing of that stage is in flight any more; `error` when it did not arrive whole. */
   | {
       readonly kind: 'stage-done';

@@ -6,7 +6,7 @@ import type { NativeGeometry } from '../binding/index.js';
 import type { ControlMessage } from '../control/index.js';
 import { requestKey } from '../control/index.js';
 import { DualPathError } from '../errors/index.js';
-import { BlockSpace, sequenceGeometry } from '../memory/index.js';
+import { BlockSpace, contiguousGeometry, sequenceGeometry } from '../memory/index.js';
 import type { Assignment } from '../scheduler/index.js';
 import type { TrafficManager } from '../traffic/index.js';
 import { DecodeRequest, type DecodeContext } from './decode-request.js';
@@ -41,8 +41,12 @@ export class DecodeEngine {
     this.name = traffic.name;
     this.traffic = traffic;
     this.#options = options;
-    this.hbmGeometry = sequenceGeometry(traffic.layout, options.hbmBlocks, `${this.name}/hbm`);
-    this.hbm = new BlockSpace(traffic.engine, this.hbmGeometry);
+    const { layout } = traffic;
+    const { hbmBlocks, contiguous = false } = options;
+    this.hbmGeometry = contiguous
+      ? contiguousGeometry(layout, hbmBlocks, layout.layers, `${this.name}/hbm`)
+      : sequenceGeometry(layout, hbmBlocks, `${this.name}/hbm`);
+    this.hbm = new BlockSpace(traffic.engine, this.hbmGeometry, contiguous);
     this.#context = {
       traffic,
       hbm: this.hbm,

@@ -33,6 +33,8 @@ export class DecodeRequest extends EngineRequest {
   readonly ready = new Deferred<void>();
   /** The prompt's new full blocks are stored. Rejects when they could not be; the request goes on. */
   readonly persisted = new Deferred<void>();
+  /** What the prefill engine sampled from the prompt. Never settles where it samples nothing. */
+  readonly sampled = new Deferred<Uint32Array>();
   /** Slots of the whole sequence, prompt and what may be generated. */
   hbmSlots: BlockList | undefined;
   chain: KeyChain | undefined;
@@ -136,6 +138,9 @@ export class DecodeRequest extends EngineRequest {
         break;
       case 'stage-abort':
         this.#cancelStage(message.stage);
+        break;
+      case 'sampled':
+        this.sampled.resolve(message.tokens);
         break;
       case 'abort':
         this.end(new DualPathError(message.code, message.message));
@@ -286,6 +291,7 @@ export class DecodeRequest extends EngineRequest {
     for (const program of this.#programs) this.#context.traffic.engine.cancel(program);
     this.ready.reject(error);
     this.persisted.reject(error);
+    this.sampled.reject(error);
   }
 
   /** Nothing of the prefill engine's is in flight here: it has said so, or can no longer reach this engine. */

@@ -66,6 +66,22 @@ export class DecodeSequence {
   }
 
   /**
+   * KV of a layer in HBM, in place: [hbmCount * block tokens, row bytes], a row a token, until finish(). Of a contiguous engine.
+   * @throws INVALID_ARGUMENT, NO_EXTERNAL_BUFFERS
+   */
+  rows(layer: number): Uint8Array {
+    return this.#context.hbm.rows(this.#decode.hbmSlots!, layer);
+  }
+
+  /**
+   * What the prefill engine sampled from the prompt's last logits (`PrefillBatch.sampled`). Rejects when the request ends
+   * early; never settles where the prefill engine hands nothing on.
+   */
+  sampled(): Promise<Uint32Array> {
+    return this.#decode.sampled.promise;
+  }
+
+  /**
    * These tokens' KV has been written into HBM, every layer (the last generated token has none yet). A block
    * that is now full is persisted in the background. @throws INVALID_ARGUMENT beyond maxNewTokens, CLOSED after
    * finish()

@@ -22,6 +22,11 @@ export interface EngineOptions {
   readonly group: string;
   readonly control: ControlLink;
   readonly prompts: PromptSource;
+  /**
+   * HBM for an engine without page tables: of each layer a sequence's KV lies together, [tokens, row bytes], and is
+   * reached by rows(). At most 1 GiB. Default false: blocks lie wherever there is room.
+   */
+  readonly contiguous?: boolean;
 }
 
 export interface PrefillEngineOptions extends EngineOptions {

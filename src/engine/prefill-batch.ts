@@ -214,6 +214,35 @@ export class PrefillBatch {
     });
   }
 
+  /**
+   * KV of a layer of one entry in the staging, in place: [cachedTokens + newTokens, row bytes]; the hits are there and the rest may be
+   * written between ready() and done() of the layer (batch.layers()). Of a contiguous engine.
+   * @throws INVALID_ARGUMENT, NO_EXTERNAL_BUFFERS
+   */
+  rows({ staging, cachedTokens, newTokens }: BatchPart, layer: number): Uint8Array {
+    const rows = this.#context.staging.rows(staging, layer);
+    const { blockTokens } = this.#context.traffic.layout;
+    return rows.subarray(0, (rows.length / staging.count / blockTokens) * (cachedTokens + newTokens));
+  }
+
+  /**
+   * Hands what was sampled from the prompt's last logits to whoever decodes the request (`DecodeSequence.sampled`): the
+   * first token, or several. Of the entry's last chunk, once.
+   * @throws INVALID_ARGUMENT for another chunk
+   */
+  sampled({ request, last }: BatchPart, tokens: Uint32Array): void {
+    if (!last) {
+      throw new DualPathError(
+        'INVALID_ARGUMENT',
+        `request '${request.name}': sampled() of a chunk that is not its last; sample when entry.last`,
+      );
+    }
+    const { control, traffic } = this.#context;
+    control.send(request.assignment.decodeEngine, traffic.name, {
+      ...{ kind: 'sampled', request: request.key, tokens },
+    });
+  }
+
   /** What the device waits for before it computes layer l; then it raises counters.computed to l + 1. */
   get deviceWaits(): readonly Wait[] {
     const { counters } = this;

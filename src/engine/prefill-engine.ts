@@ -5,7 +5,7 @@
 import type { NativeGeometry } from '../binding/index.js';
 import { requestKey, type ControlMessage } from '../control/index.js';
 import { DualPathError, isDualPathError } from '../errors/index.js';
-import { BlockSpace, stagingGeometry } from '../memory/index.js';
+import { BlockSpace, contiguousGeometry, stagingGeometry } from '../memory/index.js';
 import { packBatch, type Assignment } from '../scheduler/index.js';
 import type { TrafficManager } from '../traffic/index.js';
 import { EarlyEvents } from './early-events.js';
@@ -49,13 +49,10 @@ export class PrefillEngine {
     this.#options = options;
     const layerwise = options.layerwise ?? true;
     const windowLayers = layerwise ? Math.min(options.windowLayers ?? 4, layout.layers) : layout.layers;
-    this.stagingGeometry = stagingGeometry(
-      layout,
-      options.stagingBlocks,
-      windowLayers,
-      `${this.name}/staging`,
-    );
-    this.staging = new BlockSpace(traffic.engine, this.stagingGeometry);
+    const { stagingBlocks, contiguous = false } = options;
+    const geometry = contiguous ? contiguousGeometry : stagingGeometry;
+    this.stagingGeometry = geometry(layout, stagingBlocks, windowLayers, `${this.name}/staging`);
+    this.staging = new BlockSpace(traffic.engine, this.stagingGeometry, contiguous);
     this.#context = {
       traffic,
       staging: this.staging,

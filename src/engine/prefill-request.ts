@@ -121,6 +121,7 @@ export class PrefillRequest extends EngineRequest {
       }
       case 'stage':
       case 'stage-abort':
+      case 'sampled':
         throw new DualPathError(
           'INTERNAL',
           `a prefill engine was sent a message for a decode engine: ${message.kind}`,

@@ -2,6 +2,7 @@
 import { DualPathError } from '../errors/index.js';
 import { callNative, type NativeBlockPool, type NativeGeometry } from '../binding/index.js';
 import type { TransferEngine } from '../transfer/index.js';
+import { RunPool, type SlotPool } from './run-pool.js';
 
 /** Slots held by one owner; `offset` is where their numbers stand in the engine's slot table. */
 export class BlockList {
@@ -48,23 +49,59 @@ export class BlockSpace {
   readonly engine: TransferEngine;
   readonly geometry: number;
   readonly slots: number;
-  readonly #pool: NativeBlockPool;
+  readonly #pool: SlotPool;
+  readonly #place: NativeGeometry;
+  /** Either: slots anywhere, which lists may share, or runs of slots. */
+  readonly #shared: NativeBlockPool | undefined;
+  readonly #runs: RunPool | undefined;
   readonly #waiters: Waiter[] = [];
   #lowest: number;
 
-  constructor(engine: TransferEngine, geometry: NativeGeometry) {
+  /** @param contiguous the slots of a list follow each other: for engines without page tables (rows()); not shared */
+  constructor(engine: TransferEngine, geometry: NativeGeometry, contiguous = false) {
     this.engine = engine;
     this.slots = geometry.slots;
     this.geometry = engine.addGeometry(geometry);
-    this.#pool = engine.pool(geometry.slots);
+    this.#place = geometry;
+    if (contiguous) this.#pool = this.#runs = new RunPool(engine, geometry.slots);
+    else this.#pool = this.#shared = engine.pool(geometry.slots);
     this.#lowest = geometry.slots;
     engine.onClose(() => {
       for (const waiter of this.#waiters.splice(0)) waiter.reject(this.#closed());
     });
   }
 
+  /** Slots that one list can have now. */
   get available(): number {
     return this.#pool.available();
+  }
+
+  /**
+   * The KV of a layer in the slots of a list, in place: [list.count * blockTokens, row bytes], token by token, of a
+   * contiguousGeometry. Good while the list is held and, of a window of layers, while the layer is in it.
+   * @throws INVALID_ARGUMENT for other spaces and lists, NO_EXTERNAL_BUFFERS (Electron)
+   */
+  rows(list: BlockList, layer: number): Uint8Array {
+    const first = list.isOf(this) ? this.#runs?.first(list.offset) : undefined;
+    const at = this.#place.layers[layer];
+    if (first === undefined || at === undefined) {
+      throw new DualPathError(
+        'INVALID_ARGUMENT',
+        `rows of layer ${layer} of a list of ${list.count} blocks at '${this.engine.name}'; a list that is held of a ` +
+          `contiguous space has them, of layers 0 to ${this.#place.layers.length - 1}`,
+        { layer, layers: this.#place.layers.length, blocks: list.count },
+      );
+    }
+    const buffer = callNative(() => this.#place.arena.buffer());
+    if (buffer === undefined) {
+      throw new DualPathError(
+        'NO_EXTERNAL_BUFFERS',
+        'this runtime allows no ArrayBuffer over native memory (Electron with the memory cage of V8); adopt memory of your own',
+      );
+    }
+    const stride = this.#place.slotStrideBytes;
+    const offset = this.#place.offsetBytes + at.offsetBytes + first * stride;
+    return new Uint8Array(buffer, offset, list.count * stride);
   }
 
   /** Most slots that were ever held at once. */
@@ -146,9 +183,10 @@ export class BlockSpace {
         { blocks: String(blocks), limit_blocks: list.count },
       );
     }
+    const pool = this.#sharing();
     const offset = this.engine.slotTable.take(blocks);
     this.engine.setSlots(offset, this.engine.slots(list.offset, blocks));
-    callNative(() => this.#pool.share(offset, blocks));
+    callNative(() => pool.share(offset, blocks));
     return new BlockList(this, offset, blocks);
   }
 
@@ -164,6 +202,7 @@ export class BlockSpace {
         { blocks: first.count, other_blocks: second.count },
       );
     }
+    this.#sharing();
     const offset = this.engine.slotTable.take(first.count + second.count);
     let at = offset;
     for (const list of [first, second]) {
@@ -173,6 +212,14 @@ export class BlockSpace {
       this.engine.slotTable.giveBack(list.offset, list.count);
     }
     return new BlockList(this, offset, first.count + second.count);
+  }
+
+  #sharing(): NativeBlockPool {
+    if (this.#shared !== undefined) return this.#shared;
+    throw new DualPathError(
+      'INVALID_ARGUMENT',
+      `blocks of '${this.engine.name}' to share or join are contiguous, each list a run of its own; use paged memory`,
+    );
   }
 
   /** For BlockList. */
@@ -186,7 +233,7 @@ export class BlockSpace {
     if (count > this.#pool.available()) return undefined;
     const offset = this.engine.slotTable.take(count);
     callNative(() => this.#pool.take(offset, count));
-    this.#lowest = Math.min(this.#lowest, this.#pool.available());
+    this.#lowest = Math.min(this.#lowest, this.#runs?.free ?? this.#pool.available());
     return new BlockList(this, offset, count);
   }
 

@@ -107,6 +107,44 @@ export function stagingGeometry(
   };
 }
 
+/**
+ * PE or DE HBM of an engine without page tables: for each layer of the window a matrix [tokens, row bytes], a token's planes
+ * side by side in its row. Neighbouring slots are neighbouring rows, so a sequence whose slots follow each other is one
+ * matrix a layer. Without a window smaller than all layers it holds whole sequences.
+ * @throws INVALID_ARGUMENT when it does not fit into one arena (1 GiB), MEMORY_LIMIT
+ */
+export function contiguousGeometry(
+  layout: BlockLayout,
+  slots: number,
+  windowLayers: number,
+  name: string,
+): NativeGeometry {
+  const { blockTokens } = layout;
+  const stride = layout.maxLayerBlockBytes;
+  const window = Math.min(windowLayers, layout.layers);
+  const most = Math.floor(maxArenaBytes / (stride * window));
+  if (slots > most) {
+    throw new DualPathError(
+      'INVALID_ARGUMENT',
+      `'${name}': ${slots} contiguous blocks of ${stride * window} bytes; at most ${most} lie in one arena of ` +
+        `${maxArenaBytes} bytes: ask for fewer, or use paged memory`,
+      { name, blocks: slots, limit_blocks: most },
+    );
+  }
+  const layers = layersOf(layout, (layer) => (layer % window) * stride * slots).map((layer) => ({
+    ...layer,
+    planes: layer.planes.map((plane) => ({
+      ...plane,
+      offsetBytes: plane.offsetBytes / blockTokens,
+      tokenStrideBytes: stride / blockTokens,
+    })),
+  }));
+  return {
+    ...memory(slots, stride * window, name, true),
+    ...{ offsetBytes: 0, slotStrideBytes: stride, blockTokens, layers },
+  };
+}
+
 /** DE HBM: whole sequences, a slot holds every layer of a block. */
 export function sequenceGeometry(layout: BlockLayout, slots: number, name: string): NativeGeometry {
   const stride = slotBytes.sequence(layout);

@@ -20,5 +20,11 @@ export {
   type PlaneParts,
   type Tensor,
 } from './engine-memory.js';
-export { bufferGeometry, sequenceGeometry, slotBytes, stagingGeometry } from './geometry.js';
+export {
+  bufferGeometry,
+  contiguousGeometry,
+  sequenceGeometry,
+  slotBytes,
+  stagingGeometry,
+} from './geometry.js';
 export { Region, type AddressOptions, type CudaOptions, type FileOptions } from './region.js';

@@ -23,6 +23,11 @@ export class RangeAllocator {
     return this.#available;
   }
 
+  /** The longest range that can be taken now. */
+  get longest(): number {
+    return this.#free.reduce((longest, { count }) => Math.max(longest, count), 0);
+  }
+
   /** @throws CAPACITY_EXHAUSTED when no free range is long enough, INVALID_ARGUMENT */
   take(count: number): number {
     if (!Number.isSafeInteger(count) || count < 0) {

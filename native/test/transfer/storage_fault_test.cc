@@ -44,6 +44,16 @@ TEST_P(StorageFaultTest, ACorruptBlockIsAMissAndGoesToQuarantine) {
   expect_kv(*buffer_, slots(kBlocks), {0, kBlocks * kTokens}, seeds_);
 }
 
+TEST_P(StorageFaultTest, ACorruptBlockIsServedOnlyWhereChecksAreSwitchedOff) {
+  const auto keys = stored_blocks();
+  dir_.flip_byte(keys[5], 4096 + 100);
+  reactor_->faults().accept_bad_blocks = 1;
+  EXPECT_EQ(engine_->run({read(keys, slots(kBlocks))}).status, DP_ERROR_NONE);
+  EXPECT_EQ(engine_->statistics().bad_blocks.load(), 0u);
+  reactor_->faults().accept_bad_blocks = 0;
+  expect_bad(keys, 5);
+}
+
 TEST_P(StorageFaultTest, ABlockThatVanishedIsForgotten) {
   const auto keys = stored_blocks();
   std::filesystem::remove(dir_.file(keys[3]));
