@@ -48,6 +48,14 @@ export {
   type Tensor,
 } from './memory/index.js';
 export {
+  EngineClient,
+  RequestClient,
+  type AssignmentDetails,
+  type EngineClientOptions,
+  type RequestClientOptions,
+  type Submitted,
+} from './scheduler-client/index.js';
+export {
   LinearTimeModel,
   LocalScheduler,
   type Assignment,

@@ -150,6 +150,15 @@ export function untilAborted(signal: AbortSignal): Promise<void> {
   });
 }
 
+/** By SIGINT, or by SIGTERM as services are stopped. */
+export async function untilStopped(interrupted: AbortSignal): Promise<void> {
+  const terminated = new AbortController();
+  const onTerm = (): void => terminated.abort();
+  process.on('SIGTERM', onTerm);
+  await untilAborted(AbortSignal.any([interrupted, terminated.signal]));
+  process.off('SIGTERM', onTerm);
+}
+
 /** Adds --json and --quiet, which contextOf reads. */
 export function addOutputOptions(command: Command): Command {
   return command

@@ -1,4 +1,3 @@
-import { once } from 'node:events';
 import { hostname, tmpdir } from 'node:os';
 import { Command, Option } from 'commander';
 import type { Address } from '../control/index.js';
@@ -18,6 +17,7 @@ import {
   nonNegativeInteger,
   positiveInteger,
   sizeBytes,
+  untilStopped,
 } from './support.js';
 
 interface EngineFlags extends ControlFlags, MetricsFlags {
@@ -101,16 +101,6 @@ function classesOf(flags: EngineFlags): Record<string, Partial<TrafficClass>> {
   );
 }
 
-/** By SIGINT, or by SIGTERM as services are stopped. */
-async function stopped(interrupted: AbortSignal): Promise<void> {
-  const terminated = new AbortController();
-  const onTerm = (): void => terminated.abort();
-  process.on('SIGTERM', onTerm);
-  const stop = AbortSignal.any([interrupted, terminated.signal]);
-  if (!stop.aborted) await once(stop, 'abort');
-  process.off('SIGTERM', onTerm);
-}
-
 async function runEngine(flags: EngineFlags, command: Command): Promise<void> {
   const context = contextOf(command);
   const [
@@ -155,7 +145,7 @@ async function runEngine(flags: EngineFlags, command: Command): Promise<void> {
         `${place.port}, GID index ${place.gidIndexes.join(', then ') || 'none'}; HBM and GPU are emulated`,
     );
     if (metrics !== undefined) await watchEngines(metrics, () => host.engines);
-    await stopped(context.signal);
+    await untilStopped(context.signal);
     await host.close();
     const document = {
       ...{ name, role: flags.role, listen: listens, model: layout.model.name, device: place.device },

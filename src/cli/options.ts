@@ -42,6 +42,10 @@ export function positiveNumber(text: string): number {
   throw new InvalidArgumentError('Give a number above 0, such as 0.25.');
 }
 
+export function nonNegativeNumber(text: string): number {
+  return text.trim() === '0' ? 0 : positiveNumber(text);
+}
+
 /** A size such as `64MiB`, `1.5GB` or `4096` (bytes), in bytes. */
 export function sizeBytes(text: string): number {
   const { value, unit } = quantity(text);

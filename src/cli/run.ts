@@ -29,6 +29,11 @@ export const commands: readonly CommandEntry[] = [
     load: async () => (await import('./explain.js')).explainCommand(),
   },
   {
+    name: 'serve',
+    description: 'run the request scheduler as a gRPC service for engines and front ends of many hosts',
+    load: async () => (await import('./serve.js')).serveCommand(),
+  },
+  {
     name: 'bench',
     description: 'measure the parts of the data path',
     load: async () => (await import('./bench.js')).benchCommand(),

@@ -5,6 +5,7 @@ export {
   addReportOption,
   contextOf,
   untilAborted,
+  untilStopped,
   type CliContext,
   type CliIo,
   type Progress,
@@ -12,6 +13,7 @@ export {
 export {
   listOf,
   nonNegativeInteger,
+  nonNegativeNumber,
   positiveInteger,
   positiveNumber,
   rateBytesPerSecond,

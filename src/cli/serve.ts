@@ -1,0 +1,122 @@
+import { Command, Option } from 'commander';
+import type { Address } from '../control/index.js';
+import { blockLayout, loadModel } from '../layout/index.js';
+import { readPolicies, type ReadPolicy } from '../scheduler/index.js';
+import {
+  addControlOptions,
+  controlOptionsOf,
+  listenAddressOf,
+  type ControlFlags,
+} from './control-options.js';
+import {
+  addExamples,
+  addOutputOptions,
+  contextOf,
+  nonNegativeInteger,
+  nonNegativeNumber,
+  positiveInteger,
+  positiveNumber,
+  untilStopped,
+} from './support.js';
+
+interface ServeFlags extends ControlFlags {
+  readonly listen: Address;
+  readonly model: string;
+  readonly blockSize: number;
+  readonly policy: ReadPolicy;
+  readonly betaTokens?: number;
+  readonly hitTokenWeight: number;
+  readonly maxWaiting: number;
+  readonly maxTries: number;
+  readonly lease: number;
+  readonly grace?: number;
+  readonly seed: number;
+}
+
+/** `dualpath serve`: the request scheduler for many hosts. */
+export function serveCommand(): Command {
+  const serve = new Command('serve')
+    .description('run the request scheduler as a gRPC service for engines and front ends of many hosts')
+    .option(
+      '--listen <address>',
+      'host:port; port 0: any (default: 127.0.0.1:7400; others need --token-file)',
+      listenAddressOf,
+      { host: '127.0.0.1', port: 7400 },
+    )
+    .option('--model <name>', 'preset, or a JSON file with a model', 'demo')
+    .option('--block-size <tokens>', 'tokens of a block', positiveInteger, 64)
+    .addOption(
+      new Option('--policy <policy>', 'which side reads')
+        .choices(Object.keys(readPolicies))
+        .default('shorter-queue'),
+    )
+    .option('--beta-tokens <tokens>', 'unfinished tokens beyond which a PE gets nothing', positiveInteger)
+    .option('--hit-token-weight <weight>', 'what a hit counts in tok_e of a PE, 0 to 1', nonNegativeNumber, 1)
+    .option(
+      '--max-waiting <requests>',
+      'most that wait; then submissions are refused',
+      positiveInteger,
+      65_536,
+    )
+    .option('--max-tries <count>', 'engines that a request is given to before it fails', positiveInteger, 3)
+    .option('--lease <seconds>', 'a lease ends so long after its engine was last heard', positiveNumber, 5)
+    .option(
+      '--grace <seconds>',
+      'after the start nothing is assigned so long (default: a lease and a fifth)',
+      nonNegativeNumber,
+    )
+    .option('--seed <number>', 'breaks ties', nonNegativeInteger, 1);
+  addControlOptions(serve);
+  addOutputOptions(serve);
+  serve.addHelpText(
+    'after',
+    '\nRuns until SIGINT or SIGTERM; then prints what it did. Engines and clients connect again to the next one.',
+  );
+  addExamples(
+    serve,
+    'dualpath serve --model ds-v3.2',
+    'dualpath serve --listen 0.0.0.0:7400 --token-file token --tls-cert cert.pem --tls-key key.pem',
+  );
+  return serve.action(runServe);
+}
+
+async function runServe(flags: ServeFlags, command: Command): Promise<void> {
+  const context = contextOf(command);
+  const [{ SchedulerServer }, { addressText }] = await Promise.all([
+    import('../serve/index.js'),
+    import('../control/index.js'),
+  ]);
+  const layout = blockLayout(loadModel(flags.model), { blockTokens: flags.blockSize });
+  const { policy, hitTokenWeight, betaTokens, maxWaiting, maxTries, lease: leaseS, grace, seed } = flags;
+  const server = await SchedulerServer.open({
+    listen: flags.listen,
+    ...controlOptionsOf(flags),
+    leases: {
+      model: layout.model.name,
+      ...{ policy, hitTokenWeight, maxWaiting, maxTries, leaseS, seed },
+      ...(betaTokens === undefined ? {} : { betaTokens }),
+      ...(grace === undefined ? {} : { graceS: grace }),
+      blockTokens: layout.blockTokens,
+      blockBytes: layout.fullBlockBytes,
+      decodeSpareBlocks: 1,
+    },
+  });
+  try {
+    const listen = addressText(server.address);
+    const how = flags.tlsCert === undefined ? 'without TLS' : 'with TLS';
+    context.note(`scheduler on ${listen}, model ${layout.model.name}, ${how}`);
+    if (flags.tokenFile !== undefined && flags.tlsCert === undefined) {
+      context.note('the token travels in clear: give --tls-cert and --tls-key beyond a trusted network');
+    }
+    await untilStopped(context.signal);
+    const statistics = server.ledger?.statistics();
+    await server.close();
+    context.result({ listen, model: layout.model.name, ...statistics }, () =>
+      statistics === undefined
+        ? 'it never led'
+        : `${statistics.submitted} requests: ${statistics.completed} completed, ${statistics.failed} failed`,
+    );
+  } finally {
+    await server.close();
+  }
+}

@@ -1,0 +1,71 @@
+import type { DualPathError } from '../errors/index.js';
+import { TokenLog } from '../leases/index.js';
+import type { Assignment, Stage } from '../scheduler/index.js';
+import {
+  assignmentMessage,
+  failureMessage,
+  stageNumber,
+  type AssignmentMessage,
+  type HeldMessage,
+} from '../wire/index.js';
+
+/** What comes with an assignment besides. */
+export interface AssignmentDetails {
+  readonly promptTokens: number;
+  readonly hitTokens: number;
+  readonly maxNewTokens: number;
+  readonly payload: Uint8Array;
+  /** Delivered by an earlier attempt: the request goes on after them. */
+  readonly resumeTokens: Uint32Array;
+  readonly traceparent: string;
+  readonly attempt: number;
+}
+
+export interface EngineLease {
+  readonly engine: string;
+  readonly assignment: Assignment;
+  readonly details: AssignmentDetails;
+  readonly done: Set<Stage>;
+  readonly tokens: TokenLog;
+  failure: DualPathError | undefined;
+  /** For the engine; kept until the scheduler has acknowledged the message that says so. */
+  over: boolean;
+}
+
+export function leaseOf(engine: string, assignment: Assignment, message: AssignmentMessage): EngineLease {
+  const tokens = logOf(message.resumeTokens);
+  const details = detailsOf(message);
+  return { engine, assignment, details, done: new Set(), tokens, failure: undefined, over: false };
+}
+
+/** What the engine says of it in a hello; that it has ended well is said again when its tokens have been. */
+export function heldMessage({ engine, assignment, details, done, failure }: EngineLease): {
+  engine: string;
+  held: HeldMessage;
+} {
+  const { promptTokens, hitTokens, maxNewTokens, attempt } = details;
+  const own = { promptTokens, hitTokens, maxNewTokens, attempt };
+  return {
+    engine,
+    held: {
+      assignment: { ...assignmentMessage(assignment, assignment.epoch), ...own },
+      done: [...done].filter((stage) => stage !== 'request').map((stage) => stageNumber[stage]),
+      ...(failure ? { failure: failureMessage(failure) } : {}),
+    },
+  };
+}
+
+function detailsOf(message: AssignmentMessage): AssignmentDetails {
+  const { promptTokens = 0, hitTokens = 0, maxNewTokens = 0, attempt = 0, traceparent = '' } = message;
+  return {
+    ...{ promptTokens, hitTokens, maxNewTokens, attempt, traceparent },
+    payload: message.payload ? Uint8Array.from(message.payload) : new Uint8Array(),
+    resumeTokens: Uint32Array.from(message.resumeTokens ?? []),
+  };
+}
+
+function logOf(tokens: readonly number[] = []): TokenLog {
+  const log = new TokenLog();
+  log.append(0, Uint32Array.from(tokens));
+  return log;
+}
