@@ -25,6 +25,7 @@ export {
 export { benchBalance, type BalanceOptions, type BalanceResult } from './balance.js';
 export { benchTail, type TailOptions, type TailResult, type TailPolicy, type TailRun } from './tail.js';
 export { benchRdma, type RdmaBenchOptions, type RdmaBenchResult, type RdmaTest } from './rdma/bandwidth.js';
-export { defaultControlPort, serveNode } from './rdma/remote.js';
+export { connectNode, defaultControlPort, serveNode, type Methods, type RemoteNode } from './rdma/remote.js';
+export { Sides, type SidesOptions } from './rdma/sides.js';
 export { benchQos, type QosFigures, type QosOptions, type QosResult } from './rdma/qos.js';
 export { benchCopy, type CopyBenchOptions, type CopyBenchResult, type CopyWayResult } from './copy.js';

@@ -10,4 +10,13 @@ export {
 } from './check.js';
 export { counterDeltas, counterMeanings, excesses, readCounters, type Counters } from './counters.js';
 export { diagnose, diagnosisOf, type Diagnosis } from './diagnose.js';
+export {
+  comparePeers,
+  peerChecks,
+  summarise,
+  type ClockOffset,
+  type HostSummary,
+  type PortSummary,
+} from './peer.js';
+export { diagnosePeer, serveDoctor, type PeerDiagnosis, type PeerOptions } from './peer-run.js';
 export { checks } from './registry.js';

@@ -3,7 +3,7 @@
  * the host of a test is a directory tree and a table of answers.
  */
 import { spawnSync } from 'node:child_process';
-import { readdirSync, readFileSync, realpathSync, existsSync } from 'node:fs';
+import { accessSync, constants, existsSync, readdirSync, readFileSync, realpathSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { commandEnvironment } from '../guest/index.js';
 import { liveProbes, type HostProbes } from './probes.js';
@@ -27,6 +27,8 @@ export interface HostView {
   /** Names in a folder, sorted; none where it is missing or may not be read. */
   list(path: string): readonly string[];
   exists(path: string): boolean;
+  /** Whether this user may read and write it. */
+  mayOpen(path: string): boolean;
   /** Where a link leads to, links in it followed, without the root; null: nowhere. */
   resolve(path: string): string | null;
   command(name: string, ...args: readonly string[]): CommandAnswer;
@@ -72,6 +74,15 @@ export class FileView implements HostView {
 
   exists(path: string): boolean {
     return existsSync(join(this.root, path));
+  }
+
+  mayOpen(path: string): boolean {
+    try {
+      accessSync(join(this.root, path), constants.R_OK | constants.W_OK);
+      return true;
+    } catch {
+      return false;
+    }
   }
 
   resolve(path: string): string | null {

@@ -154,6 +154,8 @@ function devicesOf(functions: Functions): LibraryDevice[] {
   const list = functions.list(count);
   if (list === null) return [];
   try {
+    // An empty list is one, too; koffi has no arrays of nothing.
+    if (count[0] === 0) return [];
     const found = koffi.decode(list, koffi.array('void *', Math.min(count[0], maxDevices))) as Pointer[];
     return found.map((device) => deviceOf(functions, device));
   } finally {

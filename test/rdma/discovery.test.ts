@@ -77,6 +77,17 @@ describe('findRdmaDevices', () => {
     }
   });
 
+  it('tells a machine without devices', () => {
+    process.env['STANDIN_NO_DEVICES'] = '1';
+    try {
+      const found = findRdmaDevices({ library: standIn.library, sysfs: nowhere });
+      expect(found).toMatchObject({ library: standIn.library, devices: [] });
+      expect(found.problem).toMatch(/no RDMA subsystem/);
+    } finally {
+      delete process.env['STANDIN_NO_DEVICES'];
+    }
+  });
+
   it('works without sysfs', () => {
     const found = findRdmaDevices({ library: standIn.library, sysfs: nowhere });
     expect(found).toMatchObject({ kernel: false, problem: null });

@@ -19,7 +19,9 @@ struct ibv_device** ibv_get_device_list(int* count) {
     list[i] = &devices[i];
     contexts[i].device = &devices[i];
   }
-  if (count != NULL) *count = 2;
+  const int number = getenv("STANDIN_NO_DEVICES") != NULL ? 0 : 2;
+  list[number] = NULL;
+  if (count != NULL) *count = number;
   return list;
 }
 

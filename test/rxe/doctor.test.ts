@@ -58,7 +58,7 @@ describe('doctor in a guest', () => {
   it('says who may not open the device, and where its node is missing', () => {
     expect(reported('nobody')['rdma-access']).toMatchObject({
       severity: 'error',
-      found: expect.stringMatching(/rxe0 cannot be opened: .*E(ACCES|PERM)/),
+      found: expect.stringMatching(/rxe0 cannot be opened: this user may not/),
     });
     expect(reported('container')['rdma-access']).toMatchObject({
       severity: 'error',

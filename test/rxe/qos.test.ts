@@ -1,9 +1,14 @@
-/** `qos apply`, `check` and `remove` where there is a soft-RoCE device, and what the queues keep from the inference class. */
+/**
+ * `qos apply`, `check` and `remove` where there is a soft-RoCE device, and what the queues keep from the inference class;
+ * `doctor --peer` between two hosts.
+ */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { cli, runOnHosts, type HostsRun } from './hosts.js';
 
 const bench = `${cli} bench qos --samples 200 --samples-without-classes 15 --rounds 1 --compare none --json`;
+const peer = '10.77.0.2';
 const steps = [
+  `${cli} doctor --peer ${peer} --json >$DUALPATH_OUT/peer.json; echo "peer: $?"`,
   `${cli} qos check --json >$DUALPATH_OUT/before.json; echo "before: $?"`,
   `${cli} qos apply --dev eth0 --rate-mbit 80 --json >$DUALPATH_OUT/apply.json`,
   `${cli} qos check --json >$DUALPATH_OUT/applied.json; echo "applied: $?"`,
@@ -24,7 +29,10 @@ interface Check {
 
 let run: HostsRun;
 beforeAll(async () => {
-  run = await runOnHosts([[...steps, `${bench} >$DUALPATH_OUT/qos.json`].join('\n'), bench]);
+  run = await runOnHosts([
+    [...steps, `${bench} >$DUALPATH_OUT/qos.json`].join('\n'),
+    `${cli} doctor --serve --bind ${peer}; ${bench}`,
+  ]);
   expect(run.statuses, run.output.join('\n')).toEqual([0, 0]);
 });
 afterAll(() => run.remove());
@@ -63,5 +71,30 @@ describe('qos on soft-RoCE', () => {
     const p50 = (name: string): number => figures[name]!['p50_us']!;
     expect(p50('flood_without_classes') / p50('flood_with_classes')).toBeGreaterThan(5);
     expect(figures['flood_with_classes']!['kv_bytes_per_s']).toBeGreaterThan(0.5 * figures.link_bytes_per_s);
+  });
+});
+
+describe('doctor --peer', () => {
+  it('compares both hosts, moves bytes and finds no error', () => {
+    const report = run.json('peer.json') as {
+      findings: readonly { id: string; severity: string; found: string }[];
+      peer: { counts: Record<string, number> };
+    };
+    expect(run.output[0], JSON.stringify(report)).toContain('peer: 0');
+    const between = report.findings.filter(({ id }) => id.startsWith('peer-'));
+    // Two emulated hosts of one core each lose and repeat packets: the counters may say so, and clocks may differ.
+    const certain = between.filter(({ id }) => id !== 'peer-counters' && id !== 'peer-clock');
+    expect(certain.map(({ id, severity }) => `${id} ${severity}`)).toEqual([
+      'peer-version ok',
+      'peer-link-layer ok',
+      'peer-gid ok',
+      'peer-mtu ok',
+      'peer-rate ok',
+      'peer-classes ok',
+      'peer-probe ok',
+    ]);
+    expect(between.find(({ id }) => id === 'peer-probe')!.found).toMatch(/^rxe0 moved [1-9]\d+ bytes/);
+    expect(between.some(({ id }) => id === 'peer-counters')).toBe(true);
+    expect(report.peer.counts['error']).toBe(0);
   });
 });

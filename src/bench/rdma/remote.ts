@@ -33,12 +33,17 @@ function onLines(socket: Socket, take: (line: string) => void): void {
   });
 }
 
+/** Calls by name; arguments and results are JSON. */
+export type Methods = Readonly<Record<string, (...args: never[]) => unknown>>;
+
 /** Serves one benchmark at a time until `signal`, or until the first has ended where `once` is set. */
 export async function serveNode(options: {
   readonly address: string;
   readonly port: number;
   readonly once: boolean;
   readonly signal: AbortSignal;
+  /** Besides those of a BenchNode. */
+  readonly methods?: Methods;
 }): Promise<void> {
   const server = createServer();
   server.maxConnections = 1;
@@ -47,6 +52,7 @@ export async function serveNode(options: {
   server.on('connection', (socket) => {
     if (options.once) server.close();
     const node = new LocalNode();
+    const methods = methodsOf(node, options.methods);
     const end = (): void => void socket.destroy();
     options.signal.addEventListener('abort', end);
     socket.on('error', () => undefined);
@@ -54,20 +60,24 @@ export async function serveNode(options: {
       options.signal.removeEventListener('abort', end);
       void node.reset();
     });
-    onLines(socket, (line) => void answer(node, line).then((text) => socket.write(`${text}\n`)));
+    onLines(socket, (line) => void answer(methods, line).then((text) => socket.write(`${text}\n`)));
   });
   server.listen(options.port, options.address);
   await once(server, 'close');
   options.signal.removeEventListener('abort', stop);
 }
 
-async function answer(node: LocalNode, line: string): Promise<string> {
+function methodsOf(node: LocalNode, more: Methods = {}): ReadonlyMap<string, (...args: never[]) => unknown> {
+  const own = nodeMethods.map((name) => [name, node[name].bind(node)] as const);
+  return new Map<string, (...args: never[]) => unknown>([...own, ...Object.entries(more)]);
+}
+
+async function answer(methods: ReturnType<typeof methodsOf>, line: string): Promise<string> {
   const call = JSON.parse(line) as Call;
   try {
-    const method = nodeMethods.find((name) => name === call.method);
+    const method = methods.get(call.method);
     if (method === undefined) throw new DualPathError('INVALID_ARGUMENT', `no method ${call.method}`);
-    const methods = node as unknown as Record<string, (...args: unknown[]) => Promise<unknown>>;
-    return JSON.stringify({ id: call.id, result: await methods[method]!(...call.args) });
+    return JSON.stringify({ id: call.id, result: await method(...(call.args as never[])) });
   } catch (error) {
     const code = isDualPathError(error) ? error.code : 'INTERNAL';
     const message = error instanceof Error ? error.message : String(error);
@@ -102,6 +112,8 @@ export async function connectNode(address: string, port: number, signal?: AbortS
 export interface RemoteNode extends BenchNode {
   /** Of this side, as the other one reaches it. */
   readonly localAddress: string;
+  /** A method beyond those of a BenchNode. */
+  readonly call: (method: string, args: readonly unknown[]) => Promise<unknown>;
   readonly disconnect: () => void;
 }
 
@@ -132,6 +144,7 @@ function remoteNode(socket: Socket): RemoteNode {
   const methods = nodeMethods.map((name) => [name, (...args: unknown[]) => call(name, args)]);
   return {
     ...Object.fromEntries(methods),
+    call,
     localAddress: socket.localAddress ?? '',
     disconnect: () => void socket.destroy(),
   } as RemoteNode;

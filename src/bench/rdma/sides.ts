@@ -87,6 +87,11 @@ export class Sides {
     }
   }
 
+  /** Over a connection that there is already; it ends with them. */
+  static over(options: SidesOptions, there: RemoteNode): Sides {
+    return new Sides(options, there);
+  }
+
   async close(): Promise<void> {
     await this.#end();
   }

@@ -38,7 +38,7 @@ function readMemory(text: string | null, row: string): number | undefined {
 export const hugePages: Check = {
   id: 'huge-pages',
   looksAt: '/sys/kernel/mm/transparent_hugepage/enabled, nr_hugepages',
-  why: 'Without huge pages a buffer of 80 GiB is 20 million pages: registration takes minutes, and the NIC’s address translation misses.',
+  why: 'Without huge pages a buffer of 80 GiB is 20 million pages: registering it is slow, and the NIC’s address translation misses.',
   remedy:
     '`echo madvise > /sys/kernel/mm/transparent_hugepage/enabled`, or reserve: `sysctl vm.nr_hugepages=N`',
   run: ({ view }) => {

@@ -108,7 +108,7 @@ function pairs(host: Host): { gpu: string; nic: string; address: string; hops: n
 export const gpuNicDistance: Check = {
   id: 'gpu-nic-distance',
   looksAt: 'the nearest NIC of every GPU in the PCI tree',
-  why: 'Copies of a GPU go through its NIC: across root complexes they cross the processor’s fabric, at a third of the bandwidth or less.',
+  why: 'Copies of a GPU go through its NIC: across root complexes they cross the processor’s fabric, which is slower or refuses them.',
   remedy: 'Put NIC and GPU under one switch or root port; otherwise `copyWay: "plain"` (docs/gpu.md)',
   run: (host) => {
     const taken = new Map<string, string>();
@@ -136,7 +136,7 @@ export const gpuNicDistance: Check = {
 export const accessControl: Check = {
   id: 'acs',
   looksAt: 'ACS redirection of the bridges between each GPU and its NIC',
-  why: 'With redirection every transfer between GPU and NIC climbs to the root complex instead of crossing at their switch: half the bandwidth, or none where the root refuses it.',
+  why: 'With redirection every transfer between GPU and NIC climbs to the root complex instead of crossing at their switch: slower, or not at all where the root refuses it.',
   remedy:
     '`setpci -s BRIDGE ECAP_ACS+6.w=0000` (bare metal), or `pci=disable_acs_redir=` on the kernel’s command line',
   run: (host) => {

@@ -72,7 +72,10 @@ export const rdmaAccess: Check = {
         const remedy = `start the container with --device /dev/infiniband/${node} (Kubernetes: an RDMA device plugin)`;
         return [{ severity: 'error', found: `${name}: /dev/infiniband/${node} is not there`, remedy }];
       }
-      const error = opened?.find((device) => device.name === name)?.openError ?? null;
+      // What libibverbs says of a node that it may not open depends on its version.
+      const error = view.mayOpen(`/dev/infiniband/${node}`)
+        ? (opened?.find((device) => device.name === name)?.openError ?? null)
+        : `this user may not read and write /dev/infiniband/${node}`;
       if (error === null) return [];
       const remedy = `chmod 0666 /dev/infiniband/${node}, or add the user to its group`;
       return [{ severity: 'error', found: `${name} cannot be opened: ${error}`, remedy }];

@@ -147,10 +147,9 @@ function mountOf({ view }: Host, path: string): Mount | undefined {
 
 export const storeFileSystem: Check = {
   id: 'store-file-system',
-  looksAt:
-    '`--store`: type and options of its mount, the block device’s logical block size, rotation, scheduler',
+  looksAt: '`--store`: type and options of its mount, the block device’s logical block size, rotation',
   why: 'Network file systems add a round trip to each open, memory file systems forget, drives that turn seek for each block, and device blocks above 4096 bytes refuse the store’s alignment.',
-  remedy: 'A local NVMe file system, or a parallel one made for it; `noatime`; scheduler `none`',
+  remedy: 'A local NVMe file system, or a parallel one made for it',
   run: (host) => {
     const { view, store } = host;
     if (store === undefined) return [];
