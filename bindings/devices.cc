@@ -44,8 +44,9 @@ Napi::Value CudaDeviceObject::facts(const Napi::CallbackInfo& info) {
 }
 
 void CopyNicObject::define(Napi::Env env, Napi::Object exports) {
-  exports.Set("CopyNic",
-              DefineClass(env, "CopyNic", {InstanceMethod<&CopyNicObject::statistics>("statistics")}));
+  exports.Set("CopyNic", DefineClass(env, "CopyNic",
+                                     {InstanceMethod<&CopyNicObject::statistics>("statistics"),
+                                      InstanceMethod<&CopyNicObject::end>("end")}));
 }
 
 // {engine, provider?, serviceLevel?, trafficClass?} and what parse_port() reads
@@ -74,6 +75,10 @@ CopyNicObject::CopyNicObject(const Napi::CallbackInfo& info) : Wrap(info) {
     return;
   }
   engine_reference_ = Napi::Persistent(engine->Value());
+}
+
+Napi::Value CopyNicObject::end(const Napi::CallbackInfo& info) {
+  return Napi::Boolean::New(info.Env(), runtime_->reactor() == nullptr || nic_->end());
 }
 
 Napi::Value CopyNicObject::statistics(const Napi::CallbackInfo& info) {

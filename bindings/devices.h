@@ -24,6 +24,7 @@ class CopyNicObject : public Wrap<CopyNicObject> {
 
  private:
   Napi::Value statistics(const Napi::CallbackInfo& info);
+  Napi::Value end(const Napi::CallbackInfo& info);
   Napi::ObjectReference engine_reference_;
   RuntimeObject* runtime_ = nullptr;
   std::shared_ptr<TransferEngine> engine_;  // before what refers to it

@@ -2,18 +2,21 @@
 /**
  * Breaks the link and kills engines while two hosts replay sessions over soft-RoCE, and looks at what came of it.
  *
- *   npm run test:rdma-faults -- [--flaps 100] [--kills 50] [--long-every 10] [--seed N] [--time-limit-s 14400]
+ *   npm run test:rdma-faults -- [--flaps 100] [--kills 50] [--long-every 10] [--seed N] [--time-limit-s 14400] [--keep FOLDER]
  *
- * Every flap takes the wire down for 0.3 s, every --long-every-th for 10 s. A kill hits one of two decode engines. What must
- * hold: every replay ends, none has a wrong byte, no canary is harmed. Prints one JSON document; exit status 1 otherwise.
+ * Every flap takes the wire down for 0.3 s, every --long-every-th for 10 s. A kill hits one of four decode engines. What must
+ * hold: every replay ends, none has a wrong byte, no canary is harmed, and what an engine had to send gets through again
+ * within 2 s of the link's return. Prints one JSON document; exit status 1 otherwise.
  */
 import { randomBytes } from 'node:crypto';
 import {
+  cpSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
+  renameSync,
   rmSync,
   writeFileSync,
 } from 'node:fs';
@@ -27,14 +30,17 @@ function readOptions() {
   const options = Object.fromEntries(
     Object.entries(names).map(([name, value]) => [name, { type: 'string', default: value }]),
   );
-  const { values } = parseArgs({ options });
-  return Object.fromEntries(
-    Object.entries(values).map(([name, text]) => {
-      if (/^\d+$/.test(text)) return [name, Number(text)];
-      throw new Error(`--${name} ${text}: give a whole number`);
-    }),
-  );
+  const { keep, ...values } = parseArgs({ options: { ...options, keep: { type: 'string' } } }).values;
+  const numbers = Object.entries(values).map(([name, text]) => {
+    if (/^\d+$/.test(text)) return [name, Number(text)];
+    throw new Error(`--${name} ${text}: give a whole number`);
+  });
+  return { keep, ...Object.fromEntries(numbers) };
 }
+
+const killable = ['d1', 'd2', 'd3'];
+const engines = ['p0', 'd0', ...killable];
+const recoveryLimitMs = 2000;
 
 /** Park and Miller's generator: the same faults for the same seed. */
 function randomFrom(seed) {
@@ -42,39 +48,100 @@ function randomFrom(seed) {
   return () => (state = (state * 48271) % 2147483647) / 2147483647;
 }
 
-/** Resolves when the file is there, with such text in it. */
-async function appears(file, signal, text = '') {
-  while (!existsSync(file) || !readFileSync(file, 'utf8').includes(text)) {
-    await sleep(200, undefined, { signal });
+async function appears(file, signal) {
+  while (!existsSync(file)) await sleep(200, undefined, { signal });
+}
+
+/**
+ * Takes what the engines say in their logs, as it is written: who is run by a replay, and of each outage {atMs, engine, outageMs}.
+ */
+async function hearEngines(out, { running, outages }, signal) {
+  const heard = new Map();
+  while (!signal.aborted) {
+    for (const engine of engines) {
+      const log = join(out, `${engine}.log`);
+      const text = existsSync(log) ? readFileSync(log, 'utf8') : '';
+      const lines = text.slice(heard.get(engine) ?? 0, text.lastIndexOf('\n') + 1);
+      heard.set(engine, text.lastIndexOf('\n') + 1);
+      for (const line of lines.split('\n')) {
+        if (line.includes(': run by ')) running.add(engine);
+        else if (/ ends: | engine on /.test(line)) running.delete(engine);
+        const outage = /bytes reach '\w+' again, after (\d+) ms/.exec(line)?.[1];
+        if (outage !== undefined) outages.push({ atMs: performance.now(), engine, outageMs: Number(outage) });
+      }
+    }
+    await sleep(20, undefined, { signal }).catch(() => undefined);
   }
 }
 
-async function injectFaults(hosts, out, options, signal) {
+/** Of each flap, by how much the last outage that it caused outlasted it; null: nothing was held up. */
+function recoveriesOf({ flaps, outages }) {
+  return flaps.map(({ downMs, upMs }) => {
+    const caused = outages.filter(({ atMs, outageMs }) => atMs > downMs && atMs - outageMs < upMs);
+    return caused.length === 0 ? null : Math.max(...caused.map(({ atMs }) => Math.max(0, atMs - upMs)));
+  });
+}
+
+/** Any that may be now: a flap while a replay is under way, a kill of an engine that it runs. */
+function nextFault(left, running, random) {
+  if (!['p0', 'd0'].every((engine) => running.has(engine))) return undefined;
+  const hit = killable.filter((engine) => running.has(engine));
+  const flaps = left.flaps.length;
+  const kills = hit.length === 0 ? 0 : left.kills;
+  if (flaps + kills === 0) return undefined;
+  if (random() * (flaps + kills) < kills) {
+    left.kills--;
+    return { engine: hit[Math.floor(random() * hit.length)] };
+  }
+  return { downMs: left.flaps.pop(), host: random() < 0.5 ? 1 : 2 };
+}
+
+async function injectFaults(hosts, out, options, seen, signal) {
   const random = randomFrom(options.seed);
-  const faults = [
-    ...Array.from({ length: options.flaps }, (_, i) =>
-      (i + 1) % options['long-every'] === 0 ? 10_000 : 300,
-    ),
-    ...Array.from({ length: options.kills }, () => 'kill'),
-  ];
-  faults.sort(() => random() - 0.5);
-  let kills = 0;
-  for (const [index, fault] of faults.entries()) {
-    await sleep(2000 + 8000 * random(), undefined, { signal });
+  const { flaps, kills, 'long-every': longEvery } = options;
+  const left = {
+    flaps: Array.from({ length: flaps }, (_, i) => ((i + 1) % longEvery === 0 ? 10_000 : 300)),
+    kills,
+  };
+  left.flaps.sort(() => random() - 0.5);
+  while (left.flaps.length + left.kills > 0) {
+    // The last fault is over for longer than recovery may take.
+    await sleep(2200 + 1500 * random(), undefined, { signal });
+    const fault = nextFault(left, seen.running, random);
+    if (fault === undefined) continue;
+    const { engine, downMs, host } = fault;
+    const rest = `${left.flaps.length} flaps and ${left.kills} kills are left`;
     process.stderr.write(
-      `fault ${index + 1} of ${faults.length}: ${fault === 'kill' ? fault : `link down for ${fault} ms`}\n`,
+      `${engine === undefined ? `link down for ${downMs} ms` : `kill of ${engine}`}; ${rest}\n`,
     );
-    if (fault === 'kill') {
-      kills++;
-      writeFileSync(join(out, `kill-${kills}`), '');
-      await appears(join(out, `killed-${kills}`), signal);
-    } else {
-      const host = random() < 0.5 ? 1 : 2;
+    if (engine === undefined) {
       await hosts.setLink(host, false);
-      await sleep(fault, undefined, { signal });
+      const began = performance.now();
+      await sleep(downMs, undefined, { signal });
       await hosts.setLink(host, true);
+      seen.flaps.push({ downMs: began, upMs: performance.now() });
+    } else {
+      const number = kills - left.kills;
+      seen.running.delete(engine);
+      writeFileSync(join(out, 'kill.part'), engine);
+      renameSync(join(out, 'kill.part'), join(out, `kill-${number}`));
+      await appears(join(out, `killed-${number}`), signal);
     }
   }
+}
+
+function recovery(seen) {
+  const recoveries = recoveriesOf(seen);
+  const held = recoveries.filter((ms) => ms !== null).sort((a, b) => a - b);
+  const at = (share) => Math.round(held[Math.min(held.length - 1, Math.floor(share * held.length))] ?? 0);
+  return {
+    flaps_that_held_something_up: held.length,
+    p50_ms: at(0.5),
+    p90_ms: at(0.9),
+    max_ms: at(1),
+    late: held.filter((ms) => ms > recoveryLimitMs).length,
+    each_ms: recoveries.map((ms) => ms && Math.round(ms)),
+  };
 }
 
 /** What the replays say, all together. */
@@ -96,6 +163,7 @@ function gather(out, options) {
     ended_with_result: done.length,
     ended_with_error: replays.flatMap(({ error }) => error?.message ?? []),
     hung: replays.filter(({ status }) => status === 124).length,
+    hung_engines: readdirSync(out).filter((name) => name.startsWith('hung-')).length,
     turns: sum(({ turns }) => turns),
     retries: sum(({ retries }) => retries),
     rebuilt_connections: sum((mode) => mode.rebuilt_connections),
@@ -109,10 +177,9 @@ function gather(out, options) {
 }
 
 /** When the hosts end before the faults are over, why is the error. */
-async function faultsOrEnd(hosts, out, options, signal, ended) {
+async function faultsOrEnd(hosts, out, options, seen, signal, ended) {
   try {
-    await appears(join(out, 'p0.log'), signal, 'run by');
-    await injectFaults(hosts, out, options, signal);
+    await injectFaults(hosts, out, options, seen, signal);
   } catch (error) {
     if (!signal.aborted) throw error;
     const statuses = await ended;
@@ -138,21 +205,33 @@ async function main() {
     timeLimitMs: options['time-limit-s'] * 1000,
     out,
     shares: [{ path: store }],
+    cpus: 2,
     onStdout: toStderr,
     onStderr: toStderr,
   });
+  const seen = { running: new Set(), outages: [], flaps: [] };
+  const hearing = hearEngines(out, seen, over.signal);
   try {
     const ended = hosts.statuses.finally(() => over.abort());
     ended.catch(() => undefined);
-    await faultsOrEnd(hosts, out, options, over.signal, ended);
+    await faultsOrEnd(hosts, out, options, seen, over.signal, ended);
     writeFileSync(join(out, 'done'), '');
     await ended;
-    const result = { carried_by: hosts.carriedBy, ...gather(out, options) };
+    const result = {
+      carried_by: hosts.carriedBy,
+      ...gather(out, options),
+      recovery: recovery(seen),
+    };
     process.stdout.write(`${JSON.stringify(result, null, 2)}\n`);
-    const wrong = result.mismatched_bytes + result.canary_mismatched_bytes + result.hung;
-    if (wrong > 0 || result.ended_with_result === 0) process.exitCode = 1;
+    const { mismatched_bytes, canary_mismatched_bytes, ended_with_result } = result;
+    const hung = result.hung + result.hung_engines;
+    const wrong = mismatched_bytes + canary_mismatched_bytes + hung + result.recovery.late;
+    if (wrong > 0 || ended_with_result === 0) process.exitCode = 1;
   } finally {
+    over.abort();
+    await hearing;
     await hosts.close();
+    if (options.keep !== undefined) cpSync(out, options.keep, { recursive: true });
     rmSync(directory, { recursive: true, force: true });
   }
 }

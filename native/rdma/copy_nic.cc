@@ -125,6 +125,10 @@ NicRefusal CopyNic::refusal(uint32_t from_geometry, uint32_t to_geometry) {
 }
 
 PeerResult CopyNic::begin(const StepRequest& request, PeerStep** step, PeerFailure* failure) {
+  if (left_) {
+    failure->result = PeerResult::kLost;
+    return PeerResult::kLost;
+  }
   const CopyMemory::Ends* const from = memory_->use(request.part.from_geometry);
   const CopyMemory::Ends* const to = memory_->use(request.part.to_geometry);
   if (source_ == nullptr || from == nullptr || to == nullptr) {
@@ -215,6 +219,7 @@ bool CopyNic::quiet(uint64_t now) {
 void CopyNic::leave() {
   if (left_) return;
   left_ = closing_ = true;
+  closing_until_ns_ = kNever;
   for (auto* connection : {&source_, &target_}) {
     if (*connection != nullptr) (*connection)->destroy();
   }
@@ -222,6 +227,15 @@ void CopyNic::leave() {
   retire_pair();
   memory_->drop();
   progress_->remove(this);
+}
+
+bool CopyNic::end() {
+  bool over = false;
+  options_.reactor->call([&] {
+    over = quiet(now_ns());
+    if (over) leave();
+  });
+  return over;
 }
 
 CopyNicStatistics CopyNic::statistics() {

@@ -45,6 +45,10 @@ class CopyNic final : public CopyCarrier, private ConnectionOwner, private Progr
 
   const CopyNicOptions& options() const { return options_; }
   CopyNicStatistics statistics();
+  // No copy begins on it any more; what is in flight ends, and is copied the other way where that is wanted.
+  // Call it until it says that nothing is left of it. Afterwards the engine can have another.
+  bool end();
+  bool ended() const override { return left_; }
 
   // As the engine uses it, on the reactor's thread.
   const char* transport() const override { return "loopback over verbs"; }

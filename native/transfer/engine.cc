@@ -116,7 +116,7 @@ void TransferEngine::attach(std::shared_ptr<PeerTransport> transport) {
 }
 
 Status TransferEngine::attach(std::shared_ptr<CopyCarrier> nic) {
-  if (copy_nic_ != nullptr) {
+  if (copy_nic_ != nullptr && !copy_nic_->ended()) {
     return Status::error("INVALID_ARGUMENT", "engine '" + options_.name + "' copies through " +
                                                  copy_nic_->name() + " already; an engine has one such NIC");
   }

@@ -117,6 +117,8 @@ class CopyCarrier : public Peer, public PeerTransport {
  public:
   // kNone: it carries a copy between these geometries now.
   virtual NicRefusal refusal(uint32_t from_geometry, uint32_t to_geometry) = 0;
+  // It carries nothing any more: another may take its place.
+  virtual bool ended() const = 0;
 };
 
 }  // namespace dualpath

@@ -1,40 +1,78 @@
 #!/bin/sh
-# One host of scripts/rdma-faults.mjs. Host 1: the prefill engine, and replays until `done` appears; host 2: two decode
-# engines, the second killed and started again for each `kill-N` that appears. Results lie in $DUALPATH_OUT.
+# One host of scripts/rdma-faults.mjs. Host 1: the prefill engine, and replays until `done` appears; host 2: decode engines, of
+# which those that `kill-N` names are killed; they are started again between two replays. Results lie in $DUALPATH_OUT.
 set -u
-dualpath="node dist/cli/main.js"
-token=$DUALPATH_OUT/token
 store=$1
+out=$DUALPATH_OUT
+killable="d1 d2 d3"
+dualpath="node --report-on-signal --report-directory=$out dist/cli/main.js"
 engine() { # name role port
-  $dualpath engine --role "$2" --name "$1" --listen "$DUALPATH_RXE_ADDRESS:$3" --token-file "$token" --store "$store" \
-    --share-port >>"$DUALPATH_OUT/$1.out" 2>>"$DUALPATH_OUT/$1.log" &
+  $dualpath engine --role "$2" --name "$1" --listen "$DUALPATH_RXE_ADDRESS:$3" --token-file "$out/token" --store "$store" \
+    --share-port >>"$out/$1.out" 2>>"$out/$1.log" &
+  eval "pid_$1=$!"
 }
+decode() { # name
+  engine "$1" decode "700${1#d}"
+}
+alive() { # name
+  eval "kill -0 \$pid_$1 2>/dev/null"
+}
+starts() { # name
+  grep -c 'engine on' "$out/$1.log"
+}
+# Ends an engine; one that does not end within 30 s says what it is at, and counts as hung.
+end() { # name
+  eval "pid=\$pid_$1"
+  kill -TERM "$pid" 2>/dev/null
+  for i in $(seq 150); do alive "$1" || break; sleep 0.2; done
+  if alive "$1"; then
+    cat /proc/"$pid"/task/*/stack >"$out/hung-$1" 2>&1
+    kill -USR2 "$pid"
+    sleep 3
+    kill -9 "$pid"
+  fi
+  wait "$pid"
+}
+
 if [ "$DUALPATH_RXE_HOST" = 2 ]; then
-  engine d0 decode 7001; first=$!
-  engine d1 decode 7002; second=$!
+  for name in d0 $killable; do decode $name; done
   kills=0
-  while [ ! -e "$DUALPATH_OUT/done" ]; do
-    if [ -e "$DUALPATH_OUT/kill-$((kills + 1))" ]; then
+  while [ ! -e "$out/done" ]; do
+    if [ -e "$out/kill-$((kills + 1))" ]; then
       kills=$((kills + 1))
-      kill -9 $second; wait $second
-      engine d1 decode 7002; second=$!
-      touch "$DUALPATH_OUT/killed-$kills"
+      eval "pid=\$pid_$(cat "$out/kill-$kills")"
+      kill -9 "$pid"
+      wait "$pid"
+      touch "$out/killed-$kills"
+    fi
+    if [ -e "$out/idle" ]; then
+      for name in $killable; do
+        alive $name && continue
+        before=$(starts $name)
+        decode $name
+        while alive $name && [ "$(starts $name)" = "$before" ]; do sleep 0.2; done
+      done
+      rm "$out/idle"
     fi
     sleep 0.2
   done
-  kill -TERM $first $second; wait $first $second
+  for name in d0 $killable; do alive $name && end $name; done
   exit 0
 fi
-engine p0 prefill 7001; prefill=$!
+
+engine p0 prefill 7001
 runs=0
-while [ ! -e "$DUALPATH_OUT/done" ]; do
+while [ ! -e "$out/done" ]; do
+  touch "$out/idle"
+  while [ -e "$out/idle" ] && [ ! -e "$out/done" ]; do sleep 0.2; done
   runs=$((runs + 1))
-  timeout 300 $dualpath replay examples/traces/agent-sessions-sample.jsonl --sessions 6 --turns 4 --scale 0.00390625 \
-    --mode dualpath --engines 10.77.0.1:7001,10.77.0.2:7001,10.77.0.2:7002 --token-file "$token" --store "$store" \
-    --canaries --json --prefill-buffer 16MiB --decode-buffer 32MiB --prefill-hbm 16MiB --decode-hbm 32MiB \
-    >"$DUALPATH_OUT/replay.part" 2>>"$DUALPATH_OUT/replay.log"
-  echo $? >"$DUALPATH_OUT/replay-$runs.status"
-  mv "$DUALPATH_OUT/replay.part" "$DUALPATH_OUT/replay-$runs.json"
+  timeout 300 $dualpath replay examples/traces/agent-sessions-sample.jsonl --sessions 6 --turns 8 --scale 0.00390625 \
+    --mode dualpath --engines 10.77.0.1:7001,10.77.0.2:7000,10.77.0.2:7001,10.77.0.2:7002,10.77.0.2:7003 \
+    --token-file "$out/token" --store "$store" --canaries --json \
+    --prefill-buffer 16MiB --decode-buffer 16MiB --prefill-hbm 16MiB --decode-hbm 16MiB \
+    >"$out/replay.part" 2>>"$out/replay.log"
+  echo $? >"$out/replay-$runs.status"
+  mv "$out/replay.part" "$out/replay-$runs.json"
 done
-kill -TERM $prefill; wait $prefill
+end p0
 exit 0

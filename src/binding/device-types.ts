@@ -67,4 +67,6 @@ export interface CopyNicStatistics {
 
 export interface NativeCopyNic {
   statistics(): CopyNicStatistics;
+  /** No copy begins on it any more. False while something of it is in flight: call it again. */
+  end(): boolean;
 }

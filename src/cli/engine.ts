@@ -135,6 +135,8 @@ async function runEngine(flags: EngineFlags, command: Command): Promise<void> {
       ...{ place, name, identity, classes },
       exchange: new PathExchange(node),
       exclusive: flags.sharePort !== true,
+      onOutage: (peer, outageMs) =>
+        context.note(`${name}: bytes reach '${peer}' again, after ${Math.round(outageMs)} ms`),
     }),
     note: (text) => context.note(`${name}: ${text}`),
   });

@@ -2,6 +2,7 @@
  * Copies between host memory and a GPU's through its NIC, as loopback RDMA writes (native/rdma/copy_nic.h): so that one
  * arbiter, the NIC's, sees all that moves to and from a GPU.
  */
+import { setTimeout as sleep } from 'node:timers/promises';
 import {
   callNative,
   native,
@@ -30,6 +31,9 @@ export interface CopyNicOptions {
   readonly provider?: NativeStubFabric;
 }
 
+/** What is in flight takes a second at most. */
+const closingPollMs = 2;
+
 export class CopyNic {
   readonly #handle: NativeCopyNic;
 
@@ -42,5 +46,13 @@ export class CopyNic {
 
   statistics(): CopyNicStatistics {
     return callNative(() => this.#handle.statistics());
+  }
+
+  /**
+   * Copies go the other way from now on; what is in flight ends, or is copied once more (copyWay 'nic': fails). Afterwards
+   * the engine can have another. Idempotent. Not needed where the engine is closed.
+   */
+  async close(): Promise<void> {
+    while (!callNative(() => this.#handle.end())) await sleep(closingPollMs);
   }
 }

@@ -27,6 +27,8 @@ export type NativeEvent =
 export interface ConnectionStatistics {
   readonly connection: number;
   readonly sentBytes: number;
+  readonly completions: number;
+  readonly inFlightBytes: number;
 }
 
 export interface NativeHalf {

@@ -67,13 +67,14 @@ export interface RdmaTransportSettings {
   /** No other engine of this host may have the port; default true. */
   readonly exclusive?: boolean;
   readonly connections?: Omit<ConnectionTableOptions, 'passive'>;
+  readonly onOutage?: (peer: string, outageMs: number) => void;
   /** Emulated devices, for tests. */
   readonly provider?: NativeStubFabric;
 }
 
 /** For TrafficManager. @throws when it is opened: RDMA_UNAVAILABLE, MEMORY_LIMIT, CAPACITY_EXHAUSTED (a port that is taken) */
 export function rdmaTransport(settings: RdmaTransportSettings): OpenTransport {
-  const { place, name, identity, exchange, exclusive = true, connections, provider } = settings;
+  const { place, name, identity, exchange, exclusive = true, connections, onOutage, provider } = settings;
   const classes = trafficClasses(settings.classes);
   const { device, port, gidIndexes } = place;
   const [gidIndex] = gidIndexes;
@@ -96,6 +97,7 @@ export function rdmaTransport(settings: RdmaTransportSettings): OpenTransport {
       call: callNative,
       namePeer: (id, peer) => engine.namePeer(id, `'${peer}' over verbs, ${device}/${port}, class kv`),
       ...(connections === undefined ? {} : { connections }),
+      ...(onOutage === undefined ? {} : { onOutage }),
     });
   };
 }

@@ -14,15 +14,19 @@ import type { Blame, Connection } from './connection.js';
 import type { NativeEvent, NativeHalf } from './native-half.js';
 import { asError, PathHandshake, type PathHandshakeOptions } from './path-handshake.js';
 import type { PathMessage, PathMessageOf } from './path-messages.js';
+import { watchOutages, type WayNow } from './outage-watch.js';
 import { PathState } from './path-state.js';
 
 export interface RdmaTransportOptions extends PathHandshakeOptions {
   readonly runtime: Pick<Runtime, 'register' | 'unregister'>;
   readonly connections?: Omit<ConnectionTableOptions, 'passive'>;
+  /** Hears of a time in which there was something to send to a peer and nothing got through, when it is over. */
+  readonly onOutage?: (peer: string, outageMs: number) => void;
 }
 
 /** What all flows of KV-Cache use. */
 const kv: TrafficClassName = 'kv';
+const nothingMoved = { completions: 0, inFlightBytes: 0 };
 
 export class RdmaTransport implements Transport, RecordTaker {
   readonly #options: RdmaTransportOptions;
@@ -32,6 +36,7 @@ export class RdmaTransport implements Transport, RecordTaker {
   readonly #handshake: PathHandshake;
   readonly #unlisten: () => void;
   #timer: NodeJS.Timeout | undefined;
+  readonly #unwatch: () => void;
   #deviceFailed: DualPathError | undefined;
   #made = 0;
   #rebuilt = 0;
@@ -60,6 +65,16 @@ export class RdmaTransport implements Transport, RecordTaker {
       reached: (peer) => this.#reached((path) => path.peer === peer),
     });
     options.runtime.register(this);
+    this.#unwatch = watchOutages(() => this.#ways(), options.onOutage);
+  }
+
+  #ways(): WayNow[] {
+    const { connections } = this.#native.statistics();
+    return [...this.#paths.values()].map((path) => ({
+      ...{ peer: path.peer, held: path.held, connection: path.connection },
+      ready: this.#connection(path)?.state === 'ready',
+      ...(connections.find(({ connection }) => connection === path.connection) ?? nothingMoved),
+    }));
   }
 
   async acquire(peer: string, signal?: AbortSignal): Promise<number> {
@@ -373,6 +388,7 @@ export class RdmaTransport implements Transport, RecordTaker {
     }
     this.#closed = true;
     clearTimeout(this.#timer);
+    this.#unwatch();
     this.#unlisten();
     this.#options.runtime.unregister(this);
     this.#native.shutdown();

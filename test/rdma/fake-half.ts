@@ -127,7 +127,8 @@ export class FakeHalf implements NativeHalf {
       .filter((event) => !('connection' in event) || this.#connections.has(event.connection));
   }
   statistics(): ReturnType<NativeHalf['statistics']> {
-    return { connections: this.open_.map(({ connection }) => ({ connection, sentBytes: 1000 })) };
+    const counts = { sentBytes: 1000, completions: 1, inFlightBytes: 0 };
+    return { connections: this.open_.map(({ connection }) => ({ connection, ...counts })) };
   }
   shutdown(): void {
     for (const connection of [...this.#connections.keys()]) this.close(connection);

@@ -27,6 +27,9 @@ class CopyNicTest : public ::testing::Test {
     options.copy_way = wish;
     static int count = 0;
     engine = std::make_unique<Engine>(*reactor, "copier" + std::to_string(count++), options);
+    open_nic(with);
+  }
+  void open_nic(rdma::CopyNicOptions with = {}) {
     with.engine = &engine->native();
     with.reactor = reactor.get();
     with.verbs = fabric;
@@ -130,6 +133,32 @@ TEST_F(CopyNicTest, PagesOnEitherSide) {
   const dp_record record = engine->run({d});
   EXPECT_EQ(record.status, DP_ERROR_INVALID);
   EXPECT_EQ(record.error_block, 2u);
+}
+
+TEST_F(CopyNicTest, EndsWhileItCopiesAndAnotherTakesItsPlace) {
+  open();
+  const Shape shape = uniform_shape(6, kTokens, {{1024, 0}});
+  const auto buffer = full_blocks(shape, 8);
+  const uint32_t a = engine->add_geometry(buffer);
+  std::vector<uint32_t> slots(8);
+  std::iota(slots.begin(), slots.end(), 0);
+  const auto seeds = seeds_of(8 * kTokens);
+  write_kv(*buffer, slots, {0, 8 * kTokens}, seeds);
+  const uint32_t list = engine->list(slots);
+  for (const bool first : {true, false}) {
+    const auto hbm = staging(shape, 8, 6);
+    const uint32_t b = engine->add_geometry(hbm);
+    engine->submit({copy(a, b, list, 8, 6)});
+    if (first) {
+      EXPECT_TRUE(eventually([&] { return nic->end(); }));
+    }
+    const dp_record record = engine->next();
+    EXPECT_EQ(record.status, DP_ERROR_NONE);
+    EXPECT_EQ(record.bytes_moved, 8 * shape.block_bytes());
+    expect_kv(*hbm, slots, {0, 8 * kTokens}, seeds);
+    if (first) open_nic();
+  }
+  EXPECT_EQ(nic->statistics().counters.bytes, 8 * shape.block_bytes()) << "of the second";
 }
 
 TEST_F(CopyNicTest, WhatItDoesNotFinishMemcpyDoesAndThePairIsBuiltAnew) {
