@@ -41,6 +41,8 @@ function readOptions() {
 const killable = ['d1', 'd2', 'd3'];
 const engines = ['p0', 'd0', ...killable];
 const recoveryLimitMs = 2000;
+/** For the last replay, once there are no more faults. */
+const endingS = 150;
 
 /** Park and Miller's generator: the same faults for the same seed. */
 function randomFrom(seed) {
@@ -104,7 +106,8 @@ async function injectFaults(hosts, out, options, seen, signal) {
     kills,
   };
   left.flaps.sort(() => random() - 0.5);
-  while (left.flaps.length + left.kills > 0) {
+  const stopMs = performance.now() + 1000 * (options['time-limit-s'] - endingS);
+  while (left.flaps.length + left.kills > 0 && performance.now() < stopMs) {
     // The last fault is over for longer than recovery may take.
     await sleep(2200 + 1500 * random(), undefined, { signal });
     const fault = nextFault(left, seen.running, random);
@@ -126,6 +129,7 @@ async function injectFaults(hosts, out, options, seen, signal) {
       writeFileSync(join(out, 'kill.part'), engine);
       renameSync(join(out, 'kill.part'), join(out, `kill-${number}`));
       await appears(join(out, `killed-${number}`), signal);
+      seen.kills++;
     }
   }
 }
@@ -145,7 +149,7 @@ function recovery(seen) {
 }
 
 /** What the replays say, all together. */
-function gather(out, options) {
+function gather(out, seen) {
   const replays = readdirSync(out)
     .filter((name) => /^replay-\d+\.json$/.test(name))
     .map((name) => {
@@ -157,8 +161,8 @@ function gather(out, options) {
   const done = replays.flatMap(({ mode }) => mode ?? []);
   const sum = (of) => done.reduce((total, mode) => total + of(mode), 0);
   return {
-    flaps: options.flaps,
-    kills: options.kills,
+    flaps: seen.flaps.length,
+    kills: seen.kills,
     replays: replays.length,
     ended_with_result: done.length,
     ended_with_error: replays.flatMap(({ error }) => error?.message ?? []),
@@ -209,7 +213,7 @@ async function main() {
     onStdout: toStderr,
     onStderr: toStderr,
   });
-  const seen = { running: new Set(), outages: [], flaps: [] };
+  const seen = { running: new Set(), outages: [], flaps: [], kills: 0 };
   const hearing = hearEngines(out, seen, over.signal);
   try {
     const ended = hosts.statuses.finally(() => over.abort());
@@ -219,14 +223,15 @@ async function main() {
     await ended;
     const result = {
       carried_by: hosts.carriedBy,
-      ...gather(out, options),
+      ...gather(out, seen),
       recovery: recovery(seen),
     };
     process.stdout.write(`${JSON.stringify(result, null, 2)}\n`);
     const { mismatched_bytes, canary_mismatched_bytes, ended_with_result } = result;
     const hung = result.hung + result.hung_engines;
     const wrong = mismatched_bytes + canary_mismatched_bytes + hung + result.recovery.late;
-    if (wrong > 0 || ended_with_result === 0) process.exitCode = 1;
+    const all = result.flaps === options.flaps && result.kills === options.kills;
+    if (wrong > 0 || ended_with_result === 0 || !all) process.exitCode = 1;
   } finally {
     over.abort();
     await hearing;

@@ -66,7 +66,7 @@ while [ ! -e "$out/done" ]; do
   touch "$out/idle"
   while [ -e "$out/idle" ] && [ ! -e "$out/done" ]; do sleep 0.2; done
   runs=$((runs + 1))
-  timeout 300 $dualpath replay examples/traces/agent-sessions-sample.jsonl --sessions 6 --turns 8 --scale 0.00390625 \
+  timeout 300 $dualpath replay examples/traces/agent-sessions-sample.jsonl --sessions 6 --turns 8 --scale 0.0078125 \
     --mode dualpath --engines 10.77.0.1:7001,10.77.0.2:7000,10.77.0.2:7001,10.77.0.2:7002,10.77.0.2:7003 \
     --token-file "$out/token" --store "$store" --canaries --json \
     --prefill-buffer 16MiB --decode-buffer 16MiB --prefill-hbm 16MiB --decode-hbm 16MiB \

@@ -3,6 +3,8 @@ import { Command, Option } from 'commander';
 import type { Address } from '../control/index.js';
 import { blockLayout, loadModel } from '../layout/index.js';
 import { trafficClassNames, type TrafficClass } from '../rdma/index.js';
+import type { CopyWay } from '../traffic/index.js';
+import { copiesOf, copyOption } from './copy-options.js';
 import {
   addControlOptions,
   controlOptionsOf,
@@ -32,6 +34,8 @@ interface EngineFlags extends ControlFlags, MetricsFlags {
   port?: number;
   gidIndex?: number;
   sharePort?: boolean;
+  copy: CopyWay;
+  copyDevice?: string;
   inferenceDscp?: number;
   kvDscp?: number;
   controlDscp?: number;
@@ -67,7 +71,9 @@ export function engineCommand(): Command {
       'GID (default: by rank, the next where one does not work)',
       nonNegativeInteger,
     )
-    .option('--share-port', 'other engines of this host may use the same port');
+    .option('--share-port', 'other engines of this host may use the same port')
+    .addOption(copyOption(['auto', 'nic', 'memcpy']))
+    .option('--copy-device <name>', 'the RDMA device that copies (default: with nic, --device)');
   for (const name of trafficClassNames) {
     engine
       .option(`--${name}-dscp <value>`, `DSCP of class ${name} on RoCE`, nonNegativeInteger)
@@ -138,6 +144,10 @@ async function runEngine(flags: EngineFlags, command: Command): Promise<void> {
       onOutage: (peer, outageMs) =>
         context.note(`${name}: bytes reach '${peer}' again, after ${Math.round(outageMs)} ms`),
     }),
+    copies: copiesOf({
+      copy: flags.copy,
+      copyDevice: flags.copyDevice ?? (flags.copy === 'nic' ? place.device : undefined),
+    }),
     note: (text) => context.note(`${name}: ${text}`),
   });
   try {
@@ -149,15 +159,10 @@ async function runEngine(flags: EngineFlags, command: Command): Promise<void> {
     if (metrics !== undefined) await watchEngines(metrics, () => host.engines);
     await untilStopped(context.signal);
     await host.close();
+    const { device, port, gidIndexes } = place;
     const document = {
-      ...{ name, role: flags.role, listen: listens, model: layout.model.name, device: place.device },
-      ...{
-        port: place.port,
-        gidIndexes: place.gidIndexes,
-        hbm: 'emulated',
-        gpu: 'emulated',
-        ...host.statistics,
-      },
+      ...{ name, role: flags.role, listen: listens, model: layout.model.name, device, port, gidIndexes },
+      ...{ hbm: 'emulated', gpu: 'emulated', ...host.statistics },
     };
     context.result(
       document,

@@ -118,7 +118,11 @@ function verdict(summaries: ReadonlyMap<ReplayMode, ModeSummary>, totals: Totals
     );
   }
   for (const [mode, summary] of summaries) {
-    const { mismatchedBytes, persistError, lostBlocks, canaries, retries, retryCauses } = summary;
+    const { mismatchedBytes, persistError, lostBlocks, canaries, retries, retryCauses, copies } = summary;
+    const { nic, memcpy, cuda } = copies.bytes;
+    lines.push(
+      `copies in ${mode}: ${formatBytes(nic)} by the NIC, ${formatBytes(memcpy)} by memcpy, ${formatBytes(cuda)} by CUDA; ${copies.nic}`,
+    );
     if (mismatchedBytes > 0) lines.push(`WRONG BYTES in ${mode}: ${formatCount(mismatchedBytes)}`);
     if (persistError !== null) lines.push(`NOT EVERYTHING WAS STORED in ${mode}: ${persistError}`);
     if ((canaries?.mismatchedBytes ?? 0) > 0)

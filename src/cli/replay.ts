@@ -8,6 +8,8 @@ import { LinearTimeModel } from '../scheduler/index.js';
 import { formatBytesPerSecond } from '../telemetry/index.js';
 import type { Workload } from '../trace/index.js';
 import type { Address } from '../control/index.js';
+import type { CopyWay } from '../traffic/index.js';
+import { copiesOf, copyOption } from './copy-options.js';
 import { addControlOptions, addressOf, type ControlFlags } from './control-options.js';
 import { limitsText, replayText } from './replay-text.js';
 import { addWatchOptions, ReplayWatch, type WatchFlags } from './replay-watch.js';
@@ -53,6 +55,8 @@ interface ReplayFlags extends WorkloadFlags, ControlFlags, WatchFlags {
   decodeStep: number;
   concurrency?: number;
   store: string;
+  copy: CopyWay;
+  copyDevice?: string;
 }
 
 const modeNames = [
@@ -79,6 +83,8 @@ export function replayCommand(): Command {
       'engine processes to run on, host:port,...; see dualpath engine',
       listOf(addressOf),
     )
+    .addOption(copyOption(['auto', 'nic', 'memcpy'], 'memcpy'))
+    .option('--copy-device <name>', 'the RDMA device that copies (default: the nearest to the GPU)')
     .option('--canaries', 'with --engines: watch memory that nobody holds for writes into it');
   addWatchOptions(replay);
   addControlOptions(replay);
@@ -88,7 +94,7 @@ export function replayCommand(): Command {
     `\nUnless given, --sessions, --turns, --scale and --max-context have the values of the default sample: ` +
       `${defaults.sessions} sessions, ${defaults.turns} turns, scale 1/32, ${defaults.maxContext} tokens.\n` +
       'HBM, GPUs and link rates are emulated, engines meet over the loopback transport, the disk is real.\n' +
-      'With --engines the engines are processes of this or other hosts and meet over RDMA; --store is then a folder that ' +
+      'With --engines the engines are processes of this or other hosts, meet over RDMA and have their own --copy; --store is then a folder that ' +
       'all of them have (each by its own --store).',
   );
   addExamples(
@@ -321,6 +327,7 @@ function clusterOptions(
     decodeStepS: flags.decodeStep / 1e6,
     concurrency: flags.concurrency ?? Number.POSITIVE_INFINITY,
     storePath: join(flags.store, `dualpath-replay-${process.pid}`),
+    copies: copiesOf(flags),
     seed,
   };
 }

@@ -13,7 +13,7 @@ import { slotBytes } from '../memory/index.js';
 import { runDecode, runPrefill } from '../replay/index.js';
 import { LinearTimeModel } from '../scheduler/index.js';
 import { BlockStore } from '../storage/index.js';
-import { TrafficManager, type OpenTransport } from '../traffic/index.js';
+import { TrafficManager, type CopyOptions, type OpenTransport } from '../traffic/index.js';
 import { Canaries } from './canary.js';
 import {
   cancelSchema,
@@ -35,6 +35,7 @@ export interface EngineHostOptions {
   readonly node: ControlNode;
   /** Left out: loopback, to the engines of this process, in the network of this name. */
   readonly transport?: OpenTransport;
+  readonly copies?: CopyOptions;
   readonly network?: string;
   /** What the transport is, before there is one. */
   readonly device: string | null;
@@ -173,7 +174,7 @@ class EngineRun {
   #loop: Promise<void> = Promise.resolve();
 
   constructor(
-    { role, layout, storeFolder, node, transport, network }: EngineHostOptions,
+    { role, layout, storeFolder, node, transport, copies, network }: EngineHostOptions,
     rpc: Rpc,
     control: EngineControl,
     driver: string,
@@ -202,6 +203,7 @@ class EngineRun {
         compute: { name: `${name}/cnic`, bytesPerS: cnicBytesPerS },
       },
       ...(transport === undefined ? {} : { transport }),
+      ...(copies === undefined ? {} : { copies }),
     });
     this.traffic = traffic;
     const scheduler = new RemoteScheduler(rpc, driver);
@@ -303,6 +305,7 @@ class EngineRun {
       storageIo: statistics.storageIo,
       cpuS: (cpu.user + cpu.system) / 1e6,
       transport: { ...facts, sentBytesTo: [...facts.sentBytesTo] },
+      copies: this.traffic.copies.facts(),
       canaries: this.#canaries?.statistics() ?? { checkedBytes: 0, mismatchedBytes: 0 },
     };
   }

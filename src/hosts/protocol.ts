@@ -82,6 +82,13 @@ export const totalsSchema = z.object({
     rebuilt: count,
     longestOutageMs: z.number(),
   }),
+  copies: z.object({
+    device: z.string().nullable(),
+    reason: z.string(),
+    emulated: z.boolean(),
+    bytes: z.object({ nic: count, memcpy: count, cuda: count }),
+    refusedSteps: count,
+  }),
   canaries: z.object({ checkedBytes: count, mismatchedBytes: count }),
 });
 export type EngineTotals = z.infer<typeof totalsSchema>;

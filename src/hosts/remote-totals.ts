@@ -1,5 +1,5 @@
 /** What engines of several processes counted, as one cluster's. */
-import type { ClusterTotals, NodeTraffic } from '../replay/index.js';
+import { mergeCopies, type ClusterTotals, type NodeTraffic } from '../replay/index.js';
 import type { EngineTotals } from './protocol.js';
 
 interface Counted {
@@ -30,6 +30,7 @@ export function mergeTotals(all: readonly Counted[]): ClusterTotals {
       checkedBytes: sum(({ canaries }) => canaries.checkedBytes),
       mismatchedBytes: sum(({ canaries }) => canaries.mismatchedBytes),
     },
+    copies: mergeCopies(all.map(({ engine, totals }) => ({ engine, ...totals.copies }))),
     enginesCpuS: sum(({ cpuS }) => cpuS),
     nodes: all.map((one) => nodeOf(one, all)),
     prefillGpu: gpuOf(of('prefill')),

@@ -45,6 +45,7 @@ export {
 export { readSysfs, type SysfsDevice, type SysfsPort } from './sysfs.js';
 export { gidAt, rankGids, type Gid, type GidType, type LinkLayer, type RankedGid } from './gid.js';
 export { CopyNic, type CopyNicOptions } from './copy-nic.js';
+export { findCopyPlace, type CopyPlace, type CopyPlaceOptions } from './copy-place.js';
 export { pairedNic, pciHops, pciPath, type PairedNic } from './pairing.js';
 export { agreePath, rdmaProtocolVersion, type PathHello, type PathParameters } from './path.js';
 export type { ConnectionHalf, NativeEvent, NativeHalf } from './native-half.js';

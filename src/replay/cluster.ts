@@ -107,6 +107,7 @@ export class Cluster implements ReplayCluster {
       store: this.store,
       bufferBlocks: role === 'prefill' ? sizes.prefillBuffer : sizes.decodeBuffer,
       links: linksOf(options, this.#scope, node, engine),
+      ...(options.copies === undefined ? {} : { copies: options.copies }),
     });
     this.#managers.push(traffic);
     const { control, scheduler } = this;

@@ -11,7 +11,15 @@ export {
   type ReplayMode,
 } from './options.js';
 export { LinkSamples, type LinkSample } from './link-samples.js';
-export type { CarriedBy, ClusterTotals, ModeResult, NodeTraffic, TurnRecord } from './result.js';
+export {
+  mergeCopies,
+  type CarriedBy,
+  type ClusterTotals,
+  type CopiedBy,
+  type ModeResult,
+  type NodeTraffic,
+  type TurnRecord,
+} from './result.js';
 export { replayMode, type ReplayHooks } from './run.js';
 export { verifyStore, type StoreCheck } from './verify.js';
 export { baselineOf, maxCpuPercent, storageLimit, summarize, type ModeSummary } from './summary.js';

@@ -1,4 +1,5 @@
 import type { BlockLayout } from '../layout/index.js';
+import type { CopyOptions } from '../traffic/index.js';
 import type { DecisionLog, ReadPolicy, TimeModel } from '../scheduler/index.js';
 
 /** How a replay moves hits; the table is the documentation. */
@@ -48,6 +49,8 @@ export interface ClusterOptions {
   readonly decodeStepS: number;
   /** Sessions that run at once; the others wait. Infinity: all. */
   readonly concurrency: number;
+  /** What copies between buffers and HBM; left out: memcpy. */
+  readonly copies?: CopyOptions;
   /** A directory that the run makes and removes. */
   readonly storePath: string;
   readonly seed: number;

@@ -1,6 +1,7 @@
 /** What a replay came to, gathered from where the work was done. */
 import type { GpuStatistics } from '../binding/index.js';
 import type { DualPathError } from '../errors/index.js';
+import type { CopyFacts } from '../traffic/index.js';
 import type { Cluster } from './cluster.js';
 import type { ReplayMode } from './options.js';
 import type { StoreCheck } from './verify.js';
@@ -35,7 +36,16 @@ export interface CarriedBy {
   readonly longestOutageMs: number;
 }
 
+/** What copied KV between host memory and HBM, all engines together. */
+export interface CopiedBy {
+  readonly bytes: CopyFacts['bytes'];
+  readonly refusedSteps: number;
+  /** NICs, by engine; why there are none where there are none. */
+  readonly nic: string;
+}
+
 export interface ClusterTotals {
+  readonly copies: CopiedBy;
   readonly carriedBy: CarriedBy;
   /** Memory that nobody held, looked at for writes into it; null where nobody looked. */
   readonly canaries: { readonly checkedBytes: number; readonly mismatchedBytes: number } | null;
@@ -85,6 +95,9 @@ export function collect(cluster: Cluster): ClusterTotals {
       rebuilt: 0,
       longestOutageMs: 0,
     },
+    copies: mergeCopies(
+      engines.map(({ engine }) => ({ engine: engine.name, ...engine.traffic.copies.facts() })),
+    ),
     canaries: null,
     enginesCpuS: 0,
     nodes: nodesOf(engines),
@@ -100,6 +113,23 @@ export function collect(cluster: Cluster): ClusterTotals {
 /** What the links of every node carried so far. */
 export function clusterTraffic({ prefill, decode }: Cluster): NodeTraffic[] {
   return nodesOf([...prefill, ...decode]);
+}
+
+export function mergeCopies(all: readonly (CopyFacts & { readonly engine: string })[]): CopiedBy {
+  const sum = (of: (facts: CopyFacts) => number): number => all.reduce((total, one) => total + of(one), 0);
+  const nics = all.map(
+    ({ engine, device, emulated, reason }) =>
+      `${engine}: ${device === null ? `none (${reason})` : `${device}${emulated ? ' (emulated)' : ''}, ${reason}`}`,
+  );
+  return {
+    bytes: {
+      nic: sum(({ bytes }) => bytes.nic),
+      memcpy: sum(({ bytes }) => bytes.memcpy),
+      cuda: sum(({ bytes }) => bytes.cuda),
+    },
+    refusedSteps: sum(({ refusedSteps }) => refusedSteps),
+    nic: nics.join('; '),
+  };
 }
 
 function nodesOf(

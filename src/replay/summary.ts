@@ -1,5 +1,5 @@
 /** The figures of a replay that people compare, for the table and the JSON document alike. */
-import type { ModeResult } from './result.js';
+import type { CopiedBy, ModeResult } from './result.js';
 import type { ClusterOptions, ReplayMode } from './options.js';
 
 export interface ModeSummary {
@@ -46,6 +46,8 @@ export interface ModeSummary {
   readonly retries: number;
   readonly retryCauses: readonly string[];
   readonly canaries: { readonly checkedBytes: number; readonly mismatchedBytes: number } | null;
+  /** What carried copies between host memory and HBM. */
+  readonly copies: CopiedBy;
   readonly storage: `${'io_uring' | 'thread_pool'}, ${'O_DIRECT' | 'buffered'}`;
 }
 
@@ -106,6 +108,7 @@ export function summarize(result: ModeResult, cores: number): ModeSummary {
       100,
     ),
     canaries: result.canaries,
+    copies: result.copies,
     storage: `${result.storageIo}, ${result.directIo ? 'O_DIRECT' : 'buffered'}`,
   };
 }

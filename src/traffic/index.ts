@@ -1,4 +1,5 @@
 /** TrafficManager: what an inference engine embeds at the base level. */
+export type { CopyFacts, CopyOptions, CopyWay } from './copies.js';
 export type { BlockTable } from './block-table.js';
 export { Interruption, type CallOptions } from './interruption.js';
 export { KeyChain } from './key-chain.js';

@@ -12,6 +12,7 @@ import { portArbitration, type Arbitration, type TrafficClasses } from '../rdma/
 import type { BlockStore } from '../storage/index.js';
 import { TransferEngine, type Runtime } from '../transfer/index.js';
 import { tableShape, writeBlockTable, type BlockTable, type TableShape } from './block-table.js';
+import { Copies, engineCopyWay, type CopyOptions } from './copies.js';
 import { Interruption, type CallOptions } from './interruption.js';
 import { KeyChain } from './key-chain.js';
 import { LoadOperation, type LoadOptions } from './load.js';
@@ -49,6 +50,8 @@ export interface TrafficManagerOptions {
   readonly runtime?: Runtime;
   /** What carries bytes to other engines; left out: loopback, to engines of this process. */
   readonly transport?: OpenTransport;
+  /** What copies between buffer and HBM; left out: memcpy, or CUDA's driver. */
+  readonly copies?: CopyOptions;
   /** Written blocks are fsynced before they are published; default false. */
   readonly durable?: boolean;
   /** Tokens of the longest request, for sizing tables; default 1,048,576. */
@@ -76,6 +79,7 @@ export class TrafficManager {
   readonly buffer: BlockSpace;
   readonly links: Links | undefined;
   readonly transport: Transport;
+  readonly copies: Copies;
   readonly #shapes = new Map<number, TableShape>();
   #lookups = 0;
 
@@ -101,6 +105,7 @@ export class TrafficManager {
       ...(options.runtime === undefined ? {} : { runtime: options.runtime }),
       ...(options.durable === undefined ? {} : { durable: options.durable }),
       ...this.links,
+      copyWay: engineCopyWay(options.copies ?? { way: 'memcpy' }),
       keyEntries: powerAtLeast(Math.max(4 * sequenceBlocks, 1 << 14), 1 << 20),
       slotEntries: powerAtLeast(
         Math.max(4 * (options.pagesPerBlock ?? 4) * (sequenceBlocks + options.bufferBlocks), 1 << 16),
@@ -109,6 +114,7 @@ export class TrafficManager {
     });
     this.buffer = new BlockSpace(this.engine, memory);
     this.transport = options.transport?.(this.engine) ?? new LoopbackTransport(this.engine, prefix);
+    this.copies = new Copies(this.engine, options.copies);
   }
 
   /**
@@ -232,6 +238,7 @@ export class TrafficManager {
   /** Ends every operation (CLOSED), then lets go of all memory. Idempotent. */
   async close(): Promise<void> {
     await this.transport.close();
+    await this.copies.close();
     await this.engine.close();
   }
 
