@@ -4,8 +4,8 @@ export default defineConfig({
   test: {
     include: ['test/**/*.test.ts'],
     globalSetup: ['test/global-setup.ts'],
-    // In guests: npm run test:rxe.
-    exclude: ['test/rxe/**'],
+    // In guests: npm run test:rxe. With packages of its own: npm run test:example.
+    exclude: ['test/rxe/**', 'test/example/**'],
     // A process for each file: the add-on's threads and locked memory end with the file that used them.
     pool: 'forks',
     isolate: true,
