@@ -1,3 +1,4 @@
+import { PassThrough } from 'node:stream';
 import { Command, CommanderError } from 'commander';
 import { DualPathError } from '../errors/index.js';
 import { bindProgram, addExamples, type CliIo } from './context.js';
@@ -37,6 +38,11 @@ export const commands: readonly CommandEntry[] = [
     name: 'bench',
     description: 'measure the parts of the data path',
     load: async () => (await import('./bench.js')).benchCommand(),
+  },
+  {
+    name: 'config',
+    description: 'every option of every command: default and meaning',
+    load: async () => (await import('./config.js')).configCommand(() => wholeProgram(silentIo)),
   },
   {
     name: 'devices',
@@ -100,6 +106,13 @@ export const commands: readonly CommandEntry[] = [
   },
 ];
 
+/** For looking at commands that nobody runs. */
+const silentIo: CliIo = {
+  stdout: new PassThrough(),
+  stderr: new PassThrough(),
+  signal: new AbortController().signal,
+};
+
 /**
  * Runs one command line (without the node and script arguments) and returns its exit code. Never throws: every
  * error is written to stderr and, with --json, as a document to stdout.
@@ -136,6 +149,14 @@ function newProgram(io: CliIo): Command {
   const rows = Object.values(exitCodes).map(({ code, meaning }) => `  ${String(code).padEnd(4)} ${meaning}`);
   program.addHelpText('after', `\nExit codes:\n${rows.join('\n')}`);
   return addExamples(program, 'dualpath trace stat examples/traces/agent-sessions-sample.jsonl');
+}
+
+/** Every command with its options, loaded; for those who look at them all. */
+export async function wholeProgram(io: CliIo): Promise<Command> {
+  const program = newProgram(io);
+  bindProgram(program, io);
+  for (const { load } of commands) inherit(program, program.addCommand(await load()).commands.at(-1));
+  return program;
 }
 
 async function addCommands(program: Command, argv: readonly string[]): Promise<void> {

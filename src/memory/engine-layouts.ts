@@ -61,8 +61,7 @@ export function vllmAttention(
 
 /**
  * SGLang's MHA pool: for each layer a K and a V buffer [tokens, heads, headSize]. Its slots are tokens; with
- * pages, slot = page * pageSize + token.
- * @param tokens - slots, those of the padding included: size + page size.
+ * pages, slot = page * pageSize + token. `tokens` are slots, those of the padding included: size + page size.
  */
 export function sglangAttention(
   layers: readonly { readonly k: LayerMemory; readonly v: LayerMemory }[],
