@@ -1,6 +1,5 @@
 /** What no file tells: libraries and system calls, asked without the add-on. */
-import { existsSync } from 'node:fs';
-import { createRequire } from 'node:module';
+import { native } from '../binding/index.js';
 import { askLibrary, type LibraryAnswer } from '../rdma/index.js';
 import { probeDirectIo, probeFileSystem, type DirectIoAnswer, type FileSystemAnswer } from './direct-io.js';
 import { probeIoUring, type IoUringAnswer } from './io-uring.js';
@@ -19,10 +18,8 @@ export interface HostProbes {
 }
 
 function addonProblem(): string | null {
-  const path = new URL('../../build/Release/dualpath.node', import.meta.url).pathname;
-  if (!existsSync(path)) return 'it is not built';
   try {
-    createRequire(import.meta.url)(path);
+    native();
     return null;
   } catch (error) {
     return error instanceof Error ? error.message : String(error);

@@ -3,9 +3,9 @@ import type { Check } from '../check.js';
 
 export const addon: Check = {
   id: 'addon',
-  looksAt: 'the native add-on',
+  looksAt: 'the native add-on, carried in the package or built',
   why: 'It moves every byte; without it only planning, routing and simulation work.',
-  remedy: '`npm run setup` in the package’s folder builds it',
+  remedy: '`npm rebuild dualpath`, in a checkout `npm run setup` (docs/install.md)',
   run: ({ view }) => {
     const problem = view.probes.addonProblem();
     if (problem === null) return [];
@@ -13,7 +13,7 @@ export const addon: Check = {
       {
         severity: 'error',
         found: `the add-on cannot be used: ${problem}`,
-        remedy: "npm run setup, in the package's folder",
+        remedy: 'npm rebuild dualpath; in a checkout npm run setup (docs/install.md says what it needs)',
       },
     ];
   },
