@@ -109,6 +109,8 @@ describe('the verbs transport (emulated provider)', () => {
     const { fabric, a, b } = openPair();
     expect(fabric.objects()).toBeGreaterThan(0);
     await Promise.all([a.engine.close(), b.engine.close()]);
+    // Of each device its context, protection domain and completion queue: kept for the next engine.
+    expect(fabric.objects()).toBe(2 * 3);
     const { verbsTransports } = native().liveObjects();
     expect(verbsTransports).toBeGreaterThanOrEqual(2); // what JavaScript holds
     expect(a.transport.takeEvents().every((event) => event.kind !== 'broke')).toBe(true);
