@@ -159,6 +159,8 @@ export class EngineHost {
   }
 }
 
+let runs = 0;
+
 /** One run: an engine from its opening to its end. */
 class EngineRun {
   readonly driver: string;
@@ -192,6 +194,8 @@ class EngineRun {
       hbmBlocks: blocksOf('HBM', job.hbmBytes, hbmBlockBytes),
     };
     const { snicBytesPerS, cnicBytesPerS } = job;
+    // Each run has links of its own: what they carried counts from its beginning, at its rates.
+    const place = `${name}/${++runs}`;
     const traffic = new TrafficManager({
       name,
       ...(network === undefined ? {} : { network }),
@@ -199,8 +203,8 @@ class EngineRun {
       store,
       bufferBlocks: this.sizes.bufferBlocks,
       links: {
-        storage: { name: `${name}/snic`, readBytesPerS: snicBytesPerS, writeBytesPerS: snicBytesPerS },
-        compute: { name: `${name}/cnic`, bytesPerS: cnicBytesPerS },
+        storage: { name: `${place}/snic`, readBytesPerS: snicBytesPerS, writeBytesPerS: snicBytesPerS },
+        compute: { name: `${place}/cnic`, bytesPerS: cnicBytesPerS },
       },
       ...(transport === undefined ? {} : { transport }),
       ...(copies === undefined ? {} : { copies }),

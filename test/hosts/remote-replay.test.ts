@@ -45,6 +45,19 @@ describe('a replay on engines behind control connections', () => {
     },
   );
 
+  it('counts each run of the same engines from its own beginning', async () => {
+    const fleet = open();
+    const { open: openCluster } = await fleet.drive([
+      await fleet.engine('p0', 'prefill'),
+      await fleet.engine('d0', 'decode'),
+    ]);
+    const load = await workload(2, 2);
+    const options = cluster({ storePath: join(fleet.folder, 'run'), concurrency: 1 });
+    const run = async (): Promise<unknown> =>
+      summarize(await replayMode(load, options, 'layerwise', { openCluster }), 2).storageReadBytes;
+    expect(await run()).toEqual(await run());
+  });
+
   it('goes on with the other decode engine when one is killed, its requests tried once more', async () => {
     const fleet = open();
     const addresses = [
