@@ -1,9 +1,15 @@
-import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import { isIP, type AddressInfo } from 'node:net';
+import { type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { isIP } from 'node:net';
 import { fileURLToPath } from 'node:url';
 import { DualPathError } from '../errors/index.js';
+import {
+  addressOfServer,
+  closeHttpServer,
+  httpUrl,
+  openHttpServer,
+  type HttpAddress,
+} from '../telemetry/index.js';
 import { History } from './history.js';
 import { RequestLog, type WatchedEvent } from './request-log.js';
 import { snapshotOf, type ConsoleSource } from './snapshot.js';
@@ -27,7 +33,7 @@ const hostNames = /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d+)?$/;
  * for browsers on this host.
  */
 export class WebConsole {
-  readonly address: { readonly host: string; readonly port: number };
+  readonly address: HttpAddress;
   readonly #server: Server;
   readonly #source: () => ConsoleSource | undefined;
   readonly #log = new RequestLog();
@@ -35,8 +41,7 @@ export class WebConsole {
   readonly #sampler: NodeJS.Timeout;
 
   private constructor(server: Server, source: () => ConsoleSource | undefined) {
-    const { address, port } = server.address() as AddressInfo;
-    this.address = { host: address, port };
+    this.address = addressOfServer(server);
     this.#server = server;
     this.#source = source;
     server.on('request', (request, response) => this.#answer(request, response));
@@ -48,7 +53,7 @@ export class WebConsole {
    * @throws INVALID_ARGUMENT for an address of other hosts, or one that cannot be listened on
    */
   static async open(
-    { host, port }: { readonly host: string; readonly port: number },
+    { host, port }: HttpAddress,
     source: () => ConsoleSource | undefined,
   ): Promise<WebConsole> {
     if (!hostNames.test(isIP(host) === 6 ? `[${host}]` : host)) {
@@ -58,27 +63,12 @@ export class WebConsole {
         { host },
       );
     }
-    const server = createServer({ requestTimeout: 10_000, headersTimeout: 5000 });
-    server.maxConnections = 64;
-    server.listen(port, host);
-    try {
-      await once(server, 'listening');
-    } catch (cause) {
-      const why = cause instanceof Error ? cause.message : String(cause);
-      throw new DualPathError(
-        'INVALID_ARGUMENT',
-        `the page cannot be served at ${host}:${port}: ${why}; choose another address`,
-        { host, port },
-        { cause },
-      );
-    }
-    server.unref(); // what it shows decides how long the process lives
+    const server = await openHttpServer({ what: 'the page', option: '--web' }, { host, port });
     return new WebConsole(server, source);
   }
 
   get url(): string {
-    const { host, port } = this.address;
-    return `http://${isIP(host) === 6 ? `[${host}]` : host}:${port}/`;
+    return httpUrl(this.address, '/');
   }
 
   /** For the `observe` of a lease ledger. */
@@ -120,8 +110,7 @@ export class WebConsole {
 
   async close(): Promise<void> {
     clearInterval(this.#sampler);
-    this.#server.closeAllConnections();
-    await new Promise((resolve) => this.#server.close(resolve));
+    await closeHttpServer(this.#server);
   }
 }
 

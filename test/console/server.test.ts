@@ -82,7 +82,7 @@ it('is for browsers of this host only', async () => {
   });
   expect(await errorOf(() => WebConsole.open({ host, port }, () => undefined))).toMatchObject({
     code: 'INVALID_ARGUMENT',
-    message: expect.stringMatching(/choose another address/) as string,
+    message: expect.stringMatching(/choose another --web address/) as string,
   });
   const posted = await fetch(console_.page.url, { method: 'POST' });
   expect(posted.status).toBe(405);
