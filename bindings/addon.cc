@@ -1,6 +1,7 @@
 #include "devices.h"
 #include "objects.h"
 #include "rdma.h"
+#include "shared_transport.h"
 #include "store_tool.h"
 
 namespace dualpath::bindings {
@@ -168,6 +169,7 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   RdmaLoadObject::define(env, exports);
   StubFabricObject::define(env, exports);
   VerbsTransportObject::define(env, exports);
+  SharedTransportObject::define(env, exports);
   exports.Set("describeAbi", Napi::Function::New(env, describe_abi));
   exports.Set("runStorageLoad", Napi::Function::New(env, run_storage_load));
   exports.Set("layOutStorageFile", Napi::Function::New(env, lay_out_storage_file));

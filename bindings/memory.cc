@@ -22,6 +22,7 @@ ArenaObject::ArenaObject(const Napi::CallbackInfo& info) : Wrap(info) {
   wanted.bytes = options.u64("bytes");
   wanted.kind = options.boolean("emulatedHbm", false) ? ArenaKind::kEmulatedHbm : ArenaKind::kHost;
   wanted.huge_pages = options.boolean("hugePages", true);
+  wanted.shared = options.boolean("shared", false);
   const std::string lock = options.has("lock") ? options.string("lock") : "try";
   if (lock != "none" && lock != "try" && lock != "require")
     options.fail("lock", "'none', 'try' or 'require'");

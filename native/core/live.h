@@ -14,12 +14,14 @@ enum class LiveKind : size_t {
   kDoorServer,
   kEngine,
   kReactor,
+  kSharedTransport,
   kStore,
   kStream,
   kVerbsTransport
 };
-inline constexpr std::array<const char*, 8> kLiveNames{
-    "arenas", "doors", "doorServers", "engines", "reactors", "stores", "streams", "verbsTransports"};
+inline constexpr std::array<const char*, 9> kLiveNames{"arenas",  "doors",    "doorServers",
+                                                       "engines", "reactors", "sharedTransports",
+                                                       "stores",  "streams",  "verbsTransports"};
 
 inline std::atomic<int64_t>& live_count(LiveKind kind) {
   static std::array<std::atomic<int64_t>, kLiveNames.size()> counts{};

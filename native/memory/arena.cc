@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdio>
 
@@ -38,6 +39,20 @@ Status check_size(const std::string& name, size_t bytes) {
   return Status::error("INVALID_ARGUMENT", "arena '" + name + "': " + std::to_string(bytes) +
                                                " bytes asked, 1 to " + std::to_string(Arena::kMaxBytes) +
                                                " allowed; use several arenas for more");
+}
+
+// Of a size that nobody can change: who cut it off would end others by SIGBUS. -1 with errno.
+int sealed_memfd(size_t bytes) {
+  const int fd = memfd_create("dualpath-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (fd < 0) return -1;
+  if (ftruncate(fd, static_cast<off_t>(bytes)) == 0 &&
+      fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0) {
+    return fd;
+  }
+  const int error = errno;
+  close(fd);
+  errno = error;
+  return -1;
 }
 
 std::string lock_limit_text() {
@@ -87,13 +102,23 @@ Status Arena::create(const ArenaOptions& options, std::shared_ptr<Arena>* out) {
   arena->bytes_ = options.bytes;
   arena->mapped_bytes_ = round_up(options.bytes, kHugePage);
   void* base = MAP_FAILED;
-  const int flags = MAP_PRIVATE | MAP_ANONYMOUS;
-  if (options.huge_pages) {
+  int flags = MAP_PRIVATE | MAP_ANONYMOUS;
+  if (options.shared) {
+    arena->memfd_ = sealed_memfd(arena->mapped_bytes_);
+    if (arena->memfd_ < 0) {
+      return Status::error("MEMORY_LIMIT",
+                           "arena '" + options.name + "': memory to share cannot be had: " + strerror(errno) +
+                               "; ask for smaller buffers, or raise 'ulimit -n'",
+                           errno);
+    }
+    flags = MAP_SHARED;
+  }
+  if (options.huge_pages && !options.shared) {
     base = mmap(nullptr, arena->mapped_bytes_, PROT_READ | PROT_WRITE, flags | MAP_HUGETLB, -1, 0);
     arena->huge_ = base != MAP_FAILED;
   }
   if (base == MAP_FAILED) {
-    base = mmap(nullptr, arena->mapped_bytes_, PROT_READ | PROT_WRITE, flags, -1, 0);
+    base = mmap(nullptr, arena->mapped_bytes_, PROT_READ | PROT_WRITE, flags, arena->memfd_, 0);
     if (base == MAP_FAILED) {
       const int error = errno;
       arena->mapped_bytes_ = 0;
@@ -173,6 +198,7 @@ Status Arena::map(std::string name, int fd, size_t bytes, ArenaKind kind, std::s
 Arena::~Arena() {
   if (allocated_) device_->free(reinterpret_cast<uint64_t>(base_));
   if (mapped_bytes_ != 0 && base_ != nullptr) munmap(base_, mapped_bytes_);
+  if (memfd_ >= 0) close(memfd_);
 }
 
 }  // namespace dualpath

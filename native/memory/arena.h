@@ -23,6 +23,7 @@ struct ArenaOptions {
   ArenaKind kind = ArenaKind::kHost;
   LockPolicy lock = LockPolicy::kTry;
   bool huge_pages = true;
+  bool shared = false;  // a memfd that other processes may map; no explicit huge pages then
 };
 
 class Arena {
@@ -55,6 +56,7 @@ class Arena {
   const std::string& name() const { return name_; }
   bool huge() const { return huge_; }  // explicit huge pages (transparent ones are not counted)
   bool locked() const { return locked_; }
+  int memfd() const { return memfd_; }  // of shared memory made here, -1 otherwise
 
  private:
   Arena() = default;
@@ -67,6 +69,7 @@ class Arena {
   bool allocated_ = false;  // of the device, by us
   bool huge_ = false;
   bool locked_ = false;
+  int memfd_ = -1;
   Live<LiveKind::kArena> live_;
 };
 

@@ -17,7 +17,7 @@ class Poller {
   // Before a last poll() and sleeping: what comes from now on makes one of the descriptors readable. They are
   // watched for edges, and reading them is the poller's.
   virtual void arm() = 0;
-  virtual std::array<int, 2> watched() const = 0;
+  virtual std::array<int, 2> watched() const = 0;  // -1: none
   // The thread ends: nothing of it may be in flight after this.
   virtual void stop() = 0;
 };

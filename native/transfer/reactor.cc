@@ -63,7 +63,7 @@ void Reactor::call(const std::function<void()>& work) {
 
 Status Reactor::add_poller(std::shared_ptr<Poller> poller) {
   for (const int fd : poller->watched()) {
-    if (waker_->watch(fd)) continue;
+    if (fd < 0 || waker_->watch(fd)) continue;
     return Status::error("CAPACITY_EXHAUSTED",
                          "reactor: epoll failed: no file descriptor is left; raise 'ulimit -n'", errno);
   }
@@ -80,7 +80,8 @@ std::shared_ptr<Poller> Reactor::poller(const std::string& key) const {
 void Reactor::drop_pollers() {
   std::erase_if(pollers_, [&](const auto& poller) {
     if (poller.use_count() != 1) return false;
-    for (const int fd : poller->watched()) waker_->unwatch(fd);
+    for (const int fd : poller->watched())
+      if (fd >= 0) waker_->unwatch(fd);
     poller->stop();
     return true;
   });

@@ -252,6 +252,22 @@ export interface NativeDoorServer {
   close(): void;
 }
 
+/** An engine's transport over shared memory (native/shared). */
+export interface NativeSharedTransport {
+  /** For one sender. @throws INVALID_ARGUMENT for memory that is not shared, CAPACITY_EXHAUSTED */
+  invite(): { readonly mailbox: number };
+  /** @throws PEER_LOST, INVALID_ARGUMENT when the invitation cannot be */
+  addPeer(name: string, invitation: unknown): number;
+  /** Whether nothing of that sender is under way. */
+  shutOut(mailbox: number): boolean;
+  lose(peer: number): void;
+  statistics(): {
+    readonly sentBytes: readonly { readonly peer: number; readonly bytes: number }[];
+    readonly badSignals: number;
+    readonly mailboxes: number;
+  };
+}
+
 export interface NativeBlockPool {
   available(): number;
   take(offset: number, count: number): boolean;
@@ -311,6 +327,7 @@ export interface NativeAddon {
   ) => NativeRuntime;
   readonly Engine: new (options: NativeEngineOptions) => NativeEngine;
   readonly StubFabric: new (options: NativeStubOptions) => NativeStubFabric;
+  readonly SharedTransport: new (options: { readonly engine: NativeEngine }) => NativeSharedTransport;
   readonly VerbsTransport: new (options: NativeVerbsOptions) => NativeVerbsTransport;
   readonly DoorServer: new (options: { engine: NativeEngine; path: string }) => NativeDoorServer;
   readonly BlockPool: new (options: { engine: NativeEngine; slots: number }) => NativeBlockPool;

@@ -4,13 +4,14 @@ import type { Address } from '../control/index.js';
 import { blockLayout, loadModel } from '../layout/index.js';
 import { trafficClassNames, type TrafficClass } from '../rdma/index.js';
 import type { CopyWay } from '../traffic/index.js';
-import { copiesOf, copyOption } from './copy-options.js';
+import { copyOption } from './copy-options.js';
 import {
   addControlOptions,
   controlOptionsOf,
   listenAddressOf,
   type ControlFlags,
 } from './control-options.js';
+import { wayOf } from './engine-way.js';
 import { addMetricsOption, openMetrics, watchEngines, type MetricsFlags } from './metrics-options.js';
 import {
   addExamples,
@@ -30,6 +31,8 @@ interface EngineFlags extends ControlFlags, MetricsFlags {
   blockSize: number;
   store: string;
   memoryLimit: number;
+  transport: 'rdma' | 'shared-memory';
+  untilInputEnds?: boolean;
   device?: string;
   port?: number;
   gidIndex?: number;
@@ -64,6 +67,12 @@ export function engineCommand(): Command {
     .option('--block-size <tokens>', 'tokens of a block', positiveInteger, 64)
     .option('--store <directory>', 'holds the stores that replays make; shared by all hosts', tmpdir())
     .option('--memory-limit <size>', 'most that a replay may ask for (default: 4GiB)', sizeBytes, 4 * 2 ** 30)
+    .addOption(
+      new Option('--transport <kind>', 'rdma, or shared-memory: emulation, for engines of one host without RDMA')
+        .choices(['rdma', 'shared-memory'])
+        .default('rdma'),
+    )
+    .option('--until-input-ends', 'stop when standard input ends, as with the process that started it')
     .option('--device <name>', 'RDMA device (default: the first with an active port)')
     .option('--port <number>', 'its port (default: the first active one)', positiveInteger)
     .option(
@@ -84,7 +93,7 @@ export function engineCommand(): Command {
   addOutputOptions(engine);
   engine.addHelpText(
     'after',
-    '\nRuns until SIGINT or SIGTERM; then prints what it did. Without RDMA it exits with RDMA_UNAVAILABLE and the reason.',
+    '\nRuns until SIGINT or SIGTERM; then prints what it did. Without RDMA it exits with RDMA_UNAVAILABLE and the reason, unless told to use shared memory.',
   );
   addExamples(
     engine,
@@ -107,28 +116,25 @@ function classesOf(flags: EngineFlags): Record<string, Partial<TrafficClass>> {
   );
 }
 
+/** Whoever holds the other end of the input is gone when it ends, however he went. */
+function inputEnds(interrupted: AbortSignal): AbortSignal {
+  const ended = new AbortController();
+  process.stdin.once('close', () => ended.abort()).resume();
+  return AbortSignal.any([interrupted, ended.signal]);
+}
+
 async function runEngine(flags: EngineFlags, command: Command): Promise<void> {
   const context = contextOf(command);
-  const [
-    { ControlNode, addressText },
-    { EngineHost },
-    { findRdmaPlace, PathExchange, rdmaTransport, trafficClasses },
-  ] = await Promise.all([
+  const [{ ControlNode, addressText }, { EngineHost }] = await Promise.all([
     import('../control/index.js'),
     import('../hosts/index.js'),
-    import('../rdma/index.js'),
   ]);
   const layout = blockLayout(loadModel(flags.model), { blockTokens: flags.blockSize });
-  const classes = classesOf(flags);
-  trafficClasses(classes); // what is wrong with them is said before anything is opened
-  const place = findRdmaPlace({
-    ...(flags.device === undefined ? {} : { device: flags.device }),
-    ...(flags.port === undefined ? {} : { port: flags.port }),
-    ...(flags.gidIndex === undefined ? {} : { gidIndex: flags.gidIndex }),
-  });
-  const metrics = await openMetrics(flags, context);
-  const name = flags.name ?? `${flags.role}-${hostname()}-${process.pid}`;
   const { identity } = layout;
+  const name = flags.name ?? `${flags.role}-${hostname()}-${process.pid}`;
+  const note = (text: string): void => context.note(`${name}: ${text}`);
+  const way = await wayOf({ ...flags, classes: classesOf(flags) }, name, identity, note);
+  const metrics = await openMetrics(flags, context);
   const node = await ControlNode.open({ name, identity, listen: flags.listen, ...controlOptionsOf(flags) });
   const host = new EngineHost({
     role: flags.role,
@@ -136,32 +142,19 @@ async function runEngine(flags: EngineFlags, command: Command): Promise<void> {
     storeFolder: flags.store,
     memoryLimitBytes: flags.memoryLimit,
     node,
-    device: `${place.device}/${place.port}`,
-    transport: rdmaTransport({
-      ...{ place, name, identity, classes },
-      exchange: new PathExchange(node),
-      exclusive: flags.sharePort !== true,
-      onOutage: (peer, outageMs) =>
-        context.note(`${name}: bytes reach '${peer}' again, after ${Math.round(outageMs)} ms`),
-    }),
-    copies: copiesOf({
-      copy: flags.copy,
-      copyDevice: flags.copyDevice ?? (flags.copy === 'nic' ? place.device : undefined),
-    }),
-    note: (text) => context.note(`${name}: ${text}`),
+    ...way.over(node),
+    note,
   });
   try {
     const listens = addressText(node.address!);
     context.note(
-      `${name}: ${flags.role} engine on ${listens}, model ${layout.model.name}, RDMA device ${place.device} port ` +
-        `${place.port}, GID index ${place.gidIndexes.join(', then ') || 'none'}; HBM and GPU are emulated`,
+      `${name}: ${flags.role} engine on ${listens}, model ${layout.model.name}, ${way.text}; HBM and GPU are emulated`,
     );
     if (metrics !== undefined) await watchEngines(metrics, () => host.engines);
-    await untilStopped(context.signal);
+    await untilStopped(flags.untilInputEnds === true ? inputEnds(context.signal) : context.signal);
     await host.close();
-    const { device, port, gidIndexes } = place;
     const document = {
-      ...{ name, role: flags.role, listen: listens, model: layout.model.name, device, port, gidIndexes },
+      ...{ name, role: flags.role, listen: listens, model: layout.model.name, ...way.facts },
       ...{ hbm: 'emulated', gpu: 'emulated', ...host.statistics },
     };
     context.result(

@@ -36,6 +36,8 @@ export interface EngineHostOptions {
   /** Left out: loopback, to the engines of this process, in the network of this name. */
   readonly transport?: OpenTransport;
   readonly copies?: CopyOptions;
+  /** What that is; default 'verbs'. */
+  readonly transportKind?: 'shared-memory' | 'verbs';
   readonly network?: string;
   /** What the transport is, before there is one. */
   readonly device: string | null;
@@ -87,8 +89,8 @@ export class EngineHost {
   }
 
   #describe(): EngineDescription {
-    const { node, role, device, transport, memoryLimitBytes } = this.#options;
-    const kind = transport === undefined ? 'loopback' : 'verbs';
+    const { node, role, device, transport, transportKind, memoryLimitBytes } = this.#options;
+    const kind = transport === undefined ? 'loopback' : (transportKind ?? 'verbs');
     return { name: node.name, role, device, transport: kind, memoryLimitBytes };
   }
 
@@ -176,7 +178,7 @@ class EngineRun {
   #loop: Promise<void> = Promise.resolve();
 
   constructor(
-    { role, layout, storeFolder, node, transport, copies, network }: EngineHostOptions,
+    { role, layout, storeFolder, node, transport, transportKind, copies, network }: EngineHostOptions,
     rpc: Rpc,
     control: EngineControl,
     driver: string,
@@ -208,6 +210,7 @@ class EngineRun {
       },
       ...(transport === undefined ? {} : { transport }),
       ...(copies === undefined ? {} : { copies }),
+      sharedMemory: transportKind === 'shared-memory',
     });
     this.traffic = traffic;
     const scheduler = new RemoteScheduler(rpc, driver);

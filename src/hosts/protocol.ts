@@ -17,7 +17,7 @@ export const describeSchema = z.object({
   name,
   role: z.enum(['prefill', 'decode']),
   device: z.string().nullable(),
-  transport: z.enum(['loopback', 'verbs']),
+  transport: z.enum(['loopback', 'shared-memory', 'verbs']),
   memoryLimitBytes: count,
 });
 export type EngineDescription = z.infer<typeof describeSchema>;
@@ -72,7 +72,7 @@ export const totalsSchema = z.object({
   storageIo: z.enum(['io_uring', 'thread_pool']),
   cpuS: z.number(),
   transport: z.object({
-    transport: z.enum(['loopback', 'verbs']),
+    transport: z.enum(['loopback', 'shared-memory', 'verbs']),
     device: z.string().nullable(),
     trafficClass: z.string().nullable(),
     emulated: z.boolean(),

@@ -17,7 +17,11 @@ export function mergeTotals(all: readonly Counted[]): ClusterTotals {
   const transports = all.map(({ totals }) => totals.transport);
   return {
     carriedBy: {
-      transport: transports.every(({ transport }) => transport === 'verbs') ? 'verbs' : 'loopback',
+      // All engines of a run are of one kind; the lesser one where they are not.
+      transport:
+        (['loopback', 'shared-memory'] as const).find((kind) =>
+          transports.some(({ transport }) => transport === kind),
+        ) ?? 'verbs',
       device: all
         .map(({ engine, totals: { transport } }) => `${engine}: ${transport.device ?? 'emulated-hbm'}`)
         .join(', '),

@@ -13,6 +13,8 @@ export interface ArenaOptions {
   readonly cuda?: CudaDevice;
   /** Explicit huge pages when there are free ones; default true. */
   readonly hugePages?: boolean;
+  /** Other processes of this host may be let in (a memfd); then without explicit huge pages. */
+  readonly shared?: boolean;
   /** 'require' fails where RLIMIT_MEMLOCK forbids locking, 'try' (default) goes on unlocked. */
   readonly lock?: 'none' | 'try' | 'require';
 }

@@ -18,6 +18,7 @@ function memory(
   bytesPerSlot: number,
   name: string,
   emulatedHbm: boolean,
+  shared: boolean,
 ): Pick<NativeGeometry, 'arena' | 'moreArenas' | 'slots'> & { readonly slotsPerArena: number } {
   const most = Math.floor(maxArenaBytes / bytesPerSlot);
   if (!Number.isSafeInteger(slots) || slots < 1 || slots > maxSlots || most < 1) {
@@ -41,7 +42,7 @@ function memory(
   const bytes = slotsPerArena * bytesPerSlot;
   const arenas = Array.from(
     { length: count },
-    (_, k) => new Arena({ name: count === 1 ? name : `${name}/${k}`, bytes, emulatedHbm }).handle,
+    (_, k) => new Arena({ name: count === 1 ? name : `${name}/${k}`, bytes, emulatedHbm, shared }).handle,
   );
   const [arena, ...moreArenas] = arenas;
   return { arena: arena!, moreArenas, slots, slotsPerArena };
@@ -74,9 +75,10 @@ export function bufferGeometry(
   file: { readonly fileBytes: number; readonly headerBytes: number },
   slots: number,
   name: string,
+  shared = false,
 ): NativeGeometry {
   return {
-    ...memory(slots, file.fileBytes, name, false),
+    ...memory(slots, file.fileBytes, name, false, shared),
     offsetBytes: 0,
     slotStrideBytes: file.fileBytes,
     blockTokens: layout.blockTokens,
@@ -94,10 +96,11 @@ export function stagingGeometry(
   slots: number,
   windowLayers: number,
   name: string,
+  shared = false,
 ): NativeGeometry {
   const stride = roundUp(layout.maxLayerBlockBytes, cacheLine);
   const window = Math.min(windowLayers, layout.layers);
-  const held = memory(slots, stride * window, name, true);
+  const held = memory(slots, stride * window, name, true, shared);
   return {
     ...held,
     offsetBytes: 0,
@@ -118,6 +121,7 @@ export function contiguousGeometry(
   slots: number,
   windowLayers: number,
   name: string,
+  shared = false,
 ): NativeGeometry {
   const { blockTokens } = layout;
   const stride = layout.maxLayerBlockBytes;
@@ -140,7 +144,7 @@ export function contiguousGeometry(
     })),
   }));
   return {
-    ...memory(slots, stride * window, name, true),
+    ...memory(slots, stride * window, name, true, shared),
     ...{ offsetBytes: 0, slotStrideBytes: stride, blockTokens, layers },
   };
 }
@@ -149,7 +153,7 @@ export function contiguousGeometry(
 export function sequenceGeometry(layout: BlockLayout, slots: number, name: string): NativeGeometry {
   const stride = slotBytes.sequence(layout);
   return {
-    ...memory(slots, stride, name, true),
+    ...memory(slots, stride, name, true, false),
     offsetBytes: 0,
     slotStrideBytes: stride,
     blockTokens: layout.blockTokens,

@@ -27,7 +27,7 @@ export interface NodeTraffic {
 
 /** What carried bytes between engines, all of them together. */
 export interface CarriedBy {
-  readonly transport: 'loopback' | 'verbs';
+  readonly transport: 'loopback' | 'shared-memory' | 'verbs';
   /** RDMA devices, by engine; what stands for HBM where there are none. */
   readonly device: string;
   readonly trafficClass: string | null;

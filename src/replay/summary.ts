@@ -36,7 +36,7 @@ export interface ModeSummary {
   readonly kernelLatenessMeanUs: number;
   readonly kernelOverruns: number;
   /** What carried bytes between engines. */
-  readonly transport: 'loopback' | 'verbs';
+  readonly transport: 'loopback' | 'shared-memory' | 'verbs';
   readonly device: string;
   readonly trafficClass: string | null;
   readonly connections: number;

@@ -52,6 +52,8 @@ export interface TrafficManagerOptions {
   readonly transport?: OpenTransport;
   /** What copies between buffer and HBM; left out: memcpy, or CUDA's driver. */
   readonly copies?: CopyOptions;
+  /** Memory that peers write can be shared with other processes, as the transport over shared memory needs. */
+  readonly sharedMemory?: boolean;
   /** Written blocks are fsynced before they are published; default false. */
   readonly durable?: boolean;
   /** Tokens of the longest request, for sizing tables; default 1,048,576. */
@@ -80,6 +82,7 @@ export class TrafficManager {
   readonly links: Links | undefined;
   readonly transport: Transport;
   readonly copies: Copies;
+  readonly sharedMemory: boolean;
   readonly #shapes = new Map<number, TableShape>();
   #lookups = 0;
 
@@ -97,7 +100,14 @@ export class TrafficManager {
     this.layout = layout;
     this.store = store;
     this.links = links === undefined ? undefined : openLinks(links);
-    const memory = bufferGeometry(layout, store.file, options.bufferBlocks, `${options.name}/buffer`);
+    this.sharedMemory = options.sharedMemory ?? false;
+    const memory = bufferGeometry(
+      layout,
+      store.file,
+      options.bufferBlocks,
+      `${options.name}/buffer`,
+      this.sharedMemory,
+    );
     const sequenceBlocks = layout.blocksFor(options.maxTokens ?? 1 << 20);
     this.engine = new TransferEngine({
       name: prefix + options.name,

@@ -1,10 +1,10 @@
-/** What carries bytes from an engine to others: loopback within a process, verbs between hosts. */
+/** What carries bytes from an engine to others: loopback within a process, shared memory between processes, verbs. */
 import { DualPathError } from '../errors/index.js';
 import type { TransferEngine } from '../transfer/index.js';
 
 /** What carried the bytes, for reports. */
 export interface TransportFacts {
-  readonly transport: 'loopback' | 'verbs';
+  readonly transport: 'loopback' | 'shared-memory' | 'verbs';
   /** RDMA device and port; the traffic class that KV-Cache goes in, and its DSCP or SL; null on loopback. */
   readonly device: string | null;
   readonly trafficClass: string | null;

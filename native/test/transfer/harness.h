@@ -105,6 +105,7 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   TransferEngine& native() { return *native_; }
+  const std::shared_ptr<TransferEngine>& shared_native() { return native_; }
   Door& door() { return *door_; }
   const std::shared_ptr<Door>& shared_door() { return door_; }
   const EngineStatistics& statistics() { return native_->statistics(); }
