@@ -71,12 +71,12 @@ Status SharedTransport::invite(Invitation* out) {
       shared &= arena->memfd() >= 0;
       remote.arenas.push_back({arena->memfd(), arena->bytes()});
     });
-    if (!shared) {
-      return Status::error("INVALID_ARGUMENT", "engine '" + name +
-                                                   "' has memory that it cannot share; open it "
-                                                   "with sharedMemory");
-    }
+    if (!shared) continue;  // nobody sends there
     out->geometries.push_back(std::move(remote));
+  }
+  if (out->geometries.empty()) {
+    return Status::error("INVALID_ARGUMENT",
+                         "engine '" + name + "' has no memory that it can share; open it with sharedMemory");
   }
   const uint32_t mailbox = mailboxes_.load(std::memory_order_relaxed);
   if (mailbox == Segment::kMailboxes) {

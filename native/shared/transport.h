@@ -28,8 +28,8 @@ class SharedTransport final : public PeerTransport, public Poller, private Steps
   SharedTransport& operator=(const SharedTransport&) = delete;
 
   // The owner's thread.
-  // For one sender. INVALID_ARGUMENT where an arena is not shared, CAPACITY_EXHAUSTED when all mailboxes are
-  // out.
+  // For one sender: the geometries whose memory is shared. INVALID_ARGUMENT where none is, CAPACITY_EXHAUSTED
+  // when all mailboxes are out.
   Status invite(Invitation* out);
   // That sender writes nothing from now on: true once nothing of it is under way either. One that was stopped
   // in the midst of a copy is under way until it goes on.

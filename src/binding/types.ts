@@ -254,7 +254,7 @@ export interface NativeDoorServer {
 
 /** An engine's transport over shared memory (native/shared). */
 export interface NativeSharedTransport {
-  /** For one sender. @throws INVALID_ARGUMENT for memory that is not shared, CAPACITY_EXHAUSTED */
+  /** For one sender. @throws INVALID_ARGUMENT without shared memory, CAPACITY_EXHAUSTED */
   invite(): { readonly mailbox: number };
   /** @throws PEER_LOST, INVALID_ARGUMENT when the invitation cannot be */
   addPeer(name: string, invitation: unknown): number;

@@ -1,6 +1,7 @@
-/** Engines of other processes, for `dualpath replay --engines`. */
+/** Engines of other processes, for `dualpath replay --engines` and `--distributed`. */
 import { hostname } from 'node:os';
 import type { Address } from '../control/index.js';
+import { DualPathError } from '../errors/index.js';
 import type { BlockLayout } from '../layout/index.js';
 import type { OpenCluster } from '../replay/index.js';
 import type { LinearTimeModel } from '../scheduler/index.js';
@@ -55,6 +56,60 @@ export async function openRemote(
     };
   } catch (error) {
     await node.close();
+    throw error;
+  }
+}
+
+export interface DistributedFlags extends ControlFlags {
+  readonly distributed?: boolean;
+  readonly transport: 'rdma' | 'shared-memory';
+  readonly engines?: readonly Address[];
+  readonly canaries?: boolean;
+  readonly prefill: number;
+  readonly decode: number;
+  readonly enginesPerNode: number;
+  readonly model: string;
+  readonly blockSize: number;
+  readonly store: string;
+}
+
+/** Engines given by their addresses, or started here; undefined: those of this process. @throws as openRemote() */
+export async function remoteOf(
+  flags: DistributedFlags,
+  layout: BlockLayout,
+  timeModel: ConstructorParameters<typeof LinearTimeModel>[0],
+  note: (text: string) => void,
+): Promise<Remote | undefined> {
+  const { distributed = false, engines } = flags;
+  if (engines === undefined && !distributed) return undefined;
+  if (engines !== undefined && distributed) {
+    throw new DualPathError(
+      'INVALID_ARGUMENT',
+      '--distributed starts engines and --engines names some that run: give one of the two',
+    );
+  }
+  if (engines !== undefined) return await openRemote(engines, layout, flags, timeModel);
+  const { EngineProcesses } = await import('../hosts/index.js');
+  const { prefill, decode, enginesPerNode, model, blockSize, store, transport } = flags;
+  const processes = await EngineProcesses.start({
+    prefill: prefill * enginesPerNode,
+    decode: decode * enginesPerNode,
+    args: [
+      ...['--model', model, '--block-size', String(blockSize), '--store', store, '--transport', transport],
+      ...(transport === 'rdma' ? ['--share-port'] : []),
+      ...(flags.tokenFile === undefined ? [] : ['--token-file', flags.tokenFile]),
+    ],
+    note,
+  });
+  try {
+    const remote = await openRemote(processes.addresses, layout, flags, timeModel);
+    const close = async (): Promise<void> => {
+      await remote.close();
+      await processes.close();
+    };
+    return { ...remote, close };
+  } catch (error) {
+    await processes.close();
     throw error;
   }
 }

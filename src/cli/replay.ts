@@ -13,7 +13,7 @@ import { copiesOf, copyOption } from './copy-options.js';
 import { addControlOptions, addressOf, type ControlFlags } from './control-options.js';
 import { limitsText, replayText } from './replay-text.js';
 import { addWatchOptions, ReplayWatch, type WatchFlags } from './replay-watch.js';
-import { openRemote, type Remote } from './replay-remote.js';
+import { remoteOf, type Remote } from './replay-remote.js';
 import {
   addExamples,
   addOutputOptions,
@@ -37,6 +37,8 @@ type LinearTime = ConstructorParameters<typeof LinearTimeModel>[0];
 interface ReplayFlags extends WorkloadFlags, ControlFlags, WatchFlags {
   engines?: Address[];
   canaries?: boolean;
+  distributed?: boolean;
+  transport: 'rdma' | 'shared-memory';
   mode: ReplayMode[];
   prefill: number;
   decode: number;
@@ -85,7 +87,16 @@ export function replayCommand(): Command {
     )
     .addOption(copyOption(['auto', 'nic', 'memcpy'], 'memcpy'))
     .option('--copy-device <name>', 'the RDMA device that copies (default: the nearest to the GPU)')
-    .option('--canaries', 'with --engines: watch memory that nobody holds for writes into it');
+    .option('--distributed', 'start an engine process of this host for each engine, and run on them')
+    .addOption(
+      new Option('--transport <kind>', 'with --distributed: shared-memory (emulation) or rdma')
+        .choices(['shared-memory', 'rdma'])
+        .default('shared-memory'),
+    )
+    .option(
+      '--canaries',
+      'with --engines or --distributed: watch memory that nobody holds for writes into it',
+    );
   addWatchOptions(replay);
   addControlOptions(replay);
   addOutputOptions(replay);
@@ -102,6 +113,7 @@ export function replayCommand(): Command {
     'dualpath replay examples/traces/agent-sessions-sample.jsonl',
     'dualpath replay trace.jsonl --prefill 1 --decode 2 --mode layerwise,dualpath,split --snic-rate 40MB/s --json',
     'dualpath replay trace.jsonl --mode dualpath --decisions decisions.jsonl',
+    'dualpath replay trace.jsonl --distributed --prefill 1 --decode 2 --json',
     'dualpath replay trace.jsonl --engines 10.0.0.1:7001,10.0.0.2:7001 --token-file token --store /mnt/kv --json',
   );
   return replay.action(runReplay);
@@ -178,8 +190,7 @@ async function runReplay(trace: string, flags: ReplayFlags, command: Command): P
   const replay = await import('../replay/index.js');
   const linear = linearTime(flags);
   const layout = blockLayout(loadModel(flags.model), { blockTokens: flags.blockSize });
-  const remote =
-    flags.engines === undefined ? undefined : await openRemote(flags.engines, layout, flags, linear);
+  const remote = await remoteOf(flags, layout, linear, () => undefined);
   let watch: ReplayWatch | undefined;
   try {
     watch = await ReplayWatch.open(flags, context);
@@ -307,7 +318,7 @@ function clusterOptions(
   seed: number,
   remote: Remote | undefined,
 ): ClusterOptions {
-  const snicBytesPerS = flags.snicRate ?? (remote === undefined ? 48e6 : 0);
+  const snicBytesPerS = flags.snicRate ?? (flags.engines === undefined ? 48e6 : 0);
   const count = (role: 'prefill' | 'decode'): number =>
     remote?.engines.filter((engine) => engine.role === role).length ?? flags[role];
   return {

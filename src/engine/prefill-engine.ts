@@ -51,7 +51,13 @@ export class PrefillEngine {
     const windowLayers = layerwise ? Math.min(options.windowLayers ?? 4, layout.layers) : layout.layers;
     const { stagingBlocks, contiguous = false } = options;
     const geometry = contiguous ? contiguousGeometry : stagingGeometry;
-    this.stagingGeometry = geometry(layout, stagingBlocks, windowLayers, `${this.name}/staging`, traffic.sharedMemory);
+    this.stagingGeometry = geometry(
+      layout,
+      stagingBlocks,
+      windowLayers,
+      `${this.name}/staging`,
+      traffic.sharedMemory,
+    );
     this.staging = new BlockSpace(traffic.engine, this.stagingGeometry, contiguous);
     this.#context = {
       traffic,
