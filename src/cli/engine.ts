@@ -68,7 +68,10 @@ export function engineCommand(): Command {
     .option('--store <directory>', 'holds the stores that replays make; shared by all hosts', tmpdir())
     .option('--memory-limit <size>', 'most that a replay may ask for (default: 4GiB)', sizeBytes, 4 * 2 ** 30)
     .addOption(
-      new Option('--transport <kind>', 'rdma, or shared-memory: emulation, for engines of one host without RDMA')
+      new Option(
+        '--transport <kind>',
+        'rdma, or shared-memory: emulation, for engines of one host without RDMA',
+      )
         .choices(['rdma', 'shared-memory'])
         .default('rdma'),
     )
