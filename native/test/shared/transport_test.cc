@@ -59,7 +59,7 @@ class SharedTransportTest : public ::testing::Test {
     return d;
   }
 
-  const Shape shape_ = uniform_shape(50, kTokens, {{8192, 0}});
+  const Shape shape_ = uniform_shape(50, kTokens, {{1024, 0}});
   const std::shared_ptr<const Geometry> source_ = full_blocks(shape_, kBlocks);
   const std::shared_ptr<const Geometry> target_ = shared_blocks(shape_);
   std::unique_ptr<Reactor> reactor_ = make_reactor();
