@@ -10,6 +10,7 @@ import {
   type NativeCopyNic,
   type NativeStubFabric,
 } from '../binding/index.js';
+import { isDualPathError } from '../errors/index.js';
 import type { TransferEngine } from '../transfer/index.js';
 import { addressFields, defaultTrafficClasses, type TrafficClasses } from './classes.js';
 import type { LinkLayer } from './gid.js';
@@ -36,6 +37,7 @@ const closingPollMs = 2;
 
 export class CopyNic {
   readonly #handle: NativeCopyNic;
+  #closing: Promise<void> | undefined;
 
   /** @throws RDMA_UNAVAILABLE, INVALID_ARGUMENT, CAPACITY_EXHAUSTED, RDMA_FAILED */
   constructor(options: CopyNicOptions) {
@@ -52,7 +54,16 @@ export class CopyNic {
    * Copies go the other way from now on; what is in flight ends, or is copied once more (copyWay 'nic': fails). Afterwards
    * the engine can have another. Idempotent. Not needed where the engine is closed.
    */
-  async close(): Promise<void> {
-    while (!callNative(() => this.#handle.end())) await sleep(closingPollMs);
+  close(): Promise<void> {
+    this.#closing ??= this.#end();
+    return this.#closing;
+  }
+
+  async #end(): Promise<void> {
+    try {
+      while (!callNative(() => this.#handle.end())) await sleep(closingPollMs);
+    } catch (error) {
+      if (!isDualPathError(error, 'CLOSED')) throw error; // the runtime has been closed, and this with it
+    }
   }
 }
