@@ -131,7 +131,7 @@ export class LocalCluster {
     this.prefill = new PrefillEngine(common('prefill'));
     this.decode = new DecodeEngine(common('decode'));
     const hooks = {
-      ...{ recorder, watch },
+      ...{ recorder, watch, attempt: () => 0 },
       emit: (request, first, tokens) => this.#requests.get(request)?.stream.push(first, tokens),
       ended: (request, result) => this.#requests.get(request)?.stream.resolve(result),
       failed: (request, error) => this.#requests.get(request)?.stream.reject(error),

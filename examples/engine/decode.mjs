@@ -25,10 +25,11 @@ async function serve(sequence, model, endToken, hooks) {
   if (!sequence.signal.aborted) hooks.ended(sequence.request, result);
 }
 
-async function generate(sequence, model, endToken, { emit, recorder }) {
+async function generate(sequence, model, endToken, { emit, recorder, attempt }) {
   const { request, maxNewTokens, signal } = sequence;
   const layers = Array.from({ length: model.shape.layers }, (_, layer) => floats(sequence.rows(layer)));
   let [token] = await sequence.sampled(); // the first token came with the prefill
+  emit(request, 0, [token]);
   for (let count = 1; count < maxNewTokens && token !== endToken; count++) {
     signal.throwIfAborted();
     const forward = await model.begin([token], sequence.length);
@@ -36,7 +37,7 @@ async function generate(sequence, model, endToken, { emit, recorder }) {
     // Its KV is in HBM, in every layer; a block that is now full is stored in the background.
     sequence.append(Uint32Array.of(token));
     const next = await model.next(forward);
-    recorder?.token(request, next);
+    recorder?.token(request, attempt(request), count, next);
     ({ token } = next);
     emit(request, count, [token]);
   }

@@ -25,7 +25,7 @@ export async function recomputeTtft(run, options, fromTurn) {
   for (const { turn, request, firstTokenMs, promptTokens, hitTokens } of turns) {
     const storePath = join(directory, `recompute-${turn}`);
     const cluster = new LocalCluster(model, tokenizer.endToken, { storePath, blockTokens, path });
-    const { ms } = await firstToken(cluster, run.attempts.get(request)[0]);
+    const { ms } = await firstToken(cluster, run.records.get(request)[0].prompt);
     await cluster.close();
     rows.push({
       ...{

@@ -33,17 +33,10 @@ export async function runPath(options) {
   mkdirSync(records, { recursive: true });
   const storePath = join(directory, 'store');
   const cluster = await open({ ...options, contextTokens, storePath, records });
-  /** For each turn what was submitted: one request, or several where an engine was lost in its midst. */
-  const attempts = new Map();
-  const submit = async (what) => {
-    const submission = await cluster.submit({
-      ...what,
-      attempt: (request, prompt) => attempts.set(request, [...(attempts.get(request) ?? []), prompt]),
-    });
-    if (!attempts.has(submission.request)) attempts.set(submission.request, [what.prompt]);
-    return submission;
-  };
-  const front = new Front({ model: model.name, tokenizer, contextTokens, submit });
+  const front = new Front({
+    ...{ model: model.name, tokenizer, contextTokens },
+    submit: (what) => cluster.submit(what),
+  });
   try {
     const url = await front.listen();
     const before = (session, turn) => beforeTurn?.(session, turn, cluster);
@@ -53,7 +46,7 @@ export async function runPath(options) {
       model: model.name,
       beforeTurn: before,
     });
-    return { name, turns, talks, attempts, records: readRecords(records), recordsFolder: records };
+    return { name, turns, talks, recordsFolder: records, records: readRecords(records) };
   } finally {
     await front.close();
     await cluster.close();
@@ -61,21 +54,16 @@ export async function runPath(options) {
 }
 
 /** Every turn again on the reference. */
-export async function checkPath({ turns, attempts, records, recordsFolder }, model, { blockTokens }) {
+export async function checkPath({ turns, records, recordsFolder: directory }, model, { blockTokens }) {
   const reference = new Reference(model);
-  const sum = {
-    tokens_identical: true,
-    largest_logit_difference: 0,
-    smallest_margin: Infinity,
-    differing_turns: [],
-  };
-  for (const turn of turns) {
-    for (const [attempt, prompt] of attempts.get(turn.request).entries()) {
-      const record = records.get(attempt === 0 ? turn.request : `${turn.request}/${attempt}`);
-      if (record === undefined || record.chunks.length === 0) continue; // it was lost before anything was computed
-      const found = await reference.follow(prompt, record, { blockTokens, directory: recordsFolder });
+  const sum = { tokens_identical: true, largest_logit_difference: 0, smallest_margin: Infinity, attempts: 0 };
+  for (const { request } of turns) {
+    for (const record of records.get(request)) {
+      // Of an attempt whose engine was lost before its first token nothing was stored.
+      if (record === undefined || record.tokens.length === 0) continue;
+      const found = await reference.follow(record, { blockTokens, directory });
+      sum.attempts++;
       sum.tokens_identical &&= found.identical;
-      if (!found.identical) sum.differing_turns.push({ session: turn.session, turn: turn.turn });
       sum.largest_logit_difference = Math.max(sum.largest_logit_difference, found.logitDifference);
       sum.smallest_margin = Math.min(sum.smallest_margin, found.leastMargin);
       // From here on the conversation is another one: there is nothing to compare it with.

@@ -6,7 +6,7 @@ export const floats = (bytes) => new Float32Array(bytes.buffer, bytes.byteOffset
 /**
  * Computes every batch of the engine until it is closed.
  * @param hooks.emit(request, first, tokens) the first token of a request is known
- * @param hooks.recorder what was computed, for whoever compares
+ * @param hooks.recorder what was computed, for whoever compares; hooks.attempt(request) which attempt at it this is
  * @param hooks.watch(batch) hears of a batch before its first layer
  */
 export async function runPrefill(engine, model, hooks) {
@@ -20,7 +20,7 @@ export async function runPrefill(engine, model, hooks) {
   }
 }
 
-async function computeBatch(batch, model, { emit, recorder, watch }) {
+async function computeBatch(batch, model, { emit, recorder, attempt, watch }) {
   const observed = watch?.(batch);
   const forwards = [];
   for (const { request, cachedTokens, newTokens } of batch.entries) {
@@ -38,10 +38,11 @@ async function computeBatch(batch, model, { emit, recorder, watch }) {
   }
   for (const [i, entry] of batch.entries.entries()) {
     const { request, cachedTokens, newTokens, last } = entry;
-    recorder?.chunk(request.name, cachedTokens, newTokens);
+    recorder?.chunk(request.name, attempt(request.name), cachedTokens, newTokens);
     if (!last) continue; // the rest of a prompt that one forward could not take
     const next = await model.next(forwards[i]);
-    recorder?.token(request.name, next);
+    recorder?.prompt(request.name, attempt(request.name), request.tokens);
+    recorder?.token(request.name, attempt(request.name), 0, next);
     emit(request.name, 0, [next.token]);
     batch.sampled(entry, Uint32Array.of(next.token));
   }

@@ -15,45 +15,41 @@ export class Recorder {
   }
 
   #write(line) {
-    appendFileSync(
-      this.#log,
-      `${JSON.stringify({ atUs: Number(process.hrtime.bigint() / 1000n), ...line })}\n`,
-    );
+    appendFileSync(this.#log, `${JSON.stringify(line)}\n`);
   }
 
-  chunk(request, start, count) {
-    this.#write({ kind: 'chunk', request, start, count });
+  /** @param attempt counts from 0 where a request begins anew because an engine was lost */
+  prompt(request, attempt, tokens) {
+    this.#write({ kind: 'prompt', request, attempt, tokens: [...tokens] });
   }
 
-  token(request, { token, margin, logits }) {
-    appendFileSync(
-      join(this.directory, this.#logits),
-      new Uint8Array(logits.buffer, logits.byteOffset, logits.byteLength),
-    );
-    this.#write({
-      kind: 'token',
-      request,
-      token,
-      margin,
-      logits: { file: this.#logits, at: this.#at, count: logits.length },
-    });
+  chunk(request, attempt, start, count) {
+    this.#write({ kind: 'chunk', request, attempt, start, count });
+  }
+
+  token(request, attempt, index, { token, margin, logits }) {
+    const bytes = new Uint8Array(logits.buffer, logits.byteOffset, logits.byteLength);
+    appendFileSync(join(this.directory, this.#logits), bytes);
+    const place = { file: this.#logits, at: this.#at, count: logits.length };
+    this.#write({ kind: 'token', request, attempt, index, token, margin, logits: place });
     this.#at += logits.byteLength;
   }
 }
 
-/** What was recorded of each request: its chunks and its tokens in their order. */
+/** Of each request its attempts: the prompt, the chunks and the tokens that were computed, in their order. */
 export function readRecords(directory) {
   const requests = new Map();
   const lines = readdirSync(directory)
     .filter((name) => name.endsWith('.jsonl'))
     .flatMap((name) => readFileSync(join(directory, name), 'utf8').split('\n'))
-    .filter((line) => line.endsWith('}')) // a process that was killed may have left half a line
-    .map((line) => JSON.parse(line))
-    .sort((a, b) => a.atUs - b.atUs);
-  for (const { kind, request, ...line } of lines) {
-    const record = requests.get(request) ?? { chunks: [], tokens: [] };
-    requests.set(request, record);
-    record[`${kind}s`].push(line);
+    .filter((line) => line.endsWith('}')); // a process that was killed may have left half a line
+  for (const { kind, request, attempt, ...line } of lines.map((line) => JSON.parse(line))) {
+    const attempts = requests.get(request) ?? [];
+    requests.set(request, attempts);
+    const record = (attempts[attempt] ??= { prompt: [], chunks: [], tokens: [] });
+    if (kind === 'prompt') record.prompt = Uint32Array.from(line.tokens);
+    else if (kind === 'chunk') record.chunks.push(line);
+    else record.tokens[line.index] = line;
   }
   return requests;
 }

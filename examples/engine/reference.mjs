@@ -37,11 +37,11 @@ export class Reference {
   }
 
   /**
-   * One request again. @param record what was computed: chunks and tokens (readRecords)
+   * One attempt at a request again. @param record what was computed (readRecords)
    * @returns the tokens, and how far logits differ
    */
-  async follow(prompt, { chunks, tokens: recorded }, { blockTokens, directory }) {
-    const capacity = prompt.length + recorded.length;
+  async follow({ prompt, chunks, tokens: recorded }, { blockTokens, directory }) {
+    const capacity = prompt.length + recorded.length + 1;
     const kv = this.#fork(prompt, chunks[0].start, capacity, blockTokens);
     const result = { tokens: [], identical: true, logitDifference: 0, leastMargin: Infinity };
     const compare = (next) => {
@@ -65,6 +65,9 @@ export class Reference {
       all.push(token);
       token = compare(await this.#model.next(forward));
     }
+    // An engine that was lost may have had this token's KV, and stored it, before it could say what comes next.
+    await this.#forward([token], all.length, kv);
+    all.push(token);
     this.#sequences.push({ tokens: all, length: all.length, kv });
     return result;
   }
