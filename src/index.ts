@@ -4,7 +4,14 @@
  * Base level, for an engine with its own scheduler and paged memory: `TrafficManager` (lookup, load, save;
  * cancelled by an AbortSignal). On top: `PrefillEngine` and `DecodeEngine`. Below both: programs on counters (`TransferEngine`).
  */
-export { LocalControl, type ControlLink, type ControlMessage } from './control/index.js';
+export {
+  ControlNode,
+  EngineControl,
+  LocalControl,
+  type ControlLink,
+  type ControlMessage,
+  type ControlNodeOptions,
+} from './control/index.js';
 export { EmulatedGpu, KvSeeds, type GpuStatistics, type KernelLaunch } from './emulation/index.js';
 export {
   DecodeEngine,
@@ -47,6 +54,7 @@ export {
   type LayerMemory,
   type Tensor,
 } from './memory/index.js';
+export { findRdmaPlace, PathExchange, rdmaTransport } from './rdma/index.js';
 export {
   EngineClient,
   RequestClient,
@@ -75,6 +83,8 @@ export {
   type VerifyOptions,
   type VerifyReport,
 } from './storage/index.js';
+export { SchedulerServer, type ServeOptions } from './serve/index.js';
+export { MemoryExchange, sharedMemoryTransport } from './shared-memory/index.js';
 export {
   LoadError,
   ShardedLookup,

@@ -55,9 +55,8 @@ export const capacityOf = (role, engine, layout, { contextTokens, path }) => ({
   hbmBlocks: role === 'decode' ? layout.blocksFor(contextTokens) : 0,
 });
 
-export const schedulerOptions = (engines, store, path) => ({
+export const schedulerOptions = (store, path) => ({
   ...{
-    engines,
     policy: paths[path].policy,
     blockTokens: store.layout.blockTokens,
     blockBytes: store.file.fileBytes,
@@ -114,7 +113,7 @@ export class LocalCluster {
     const network = `engine-example-${++clusters}`;
     this.store = BlockStore.open({ path: storePath, layout });
     const engines = ['prefill', 'decode'].map((role) => capacityOf(role, role, layout, all));
-    this.scheduler = new LocalScheduler(schedulerOptions(engines, this.store, all.path), (failure) => {
+    this.scheduler = new LocalScheduler({ engines, ...schedulerOptions(this.store, all.path) }, (failure) => {
       for (const engine of [this.prefill, this.decode]) engine.cancel(failure.request, failure.error);
       this.#requests.get(failure.request)?.stream.reject(failure.error);
     });

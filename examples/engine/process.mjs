@@ -77,7 +77,8 @@ const prompts = {
     const { prefillEngine, decodeEngine } = assignments.get(request);
     const peer = role === 'decode' ? prefillEngine : decodeEngine;
     // One side dials: the decode engine, which speaks first.
-    if (role === 'decode' && !node.knows(peer)) await node.connect(JSON.parse(client.peer(peer).addresses.control));
+    if (role === 'decode' && !node.knows(peer))
+      await node.connect(JSON.parse(client.peer(peer).addresses.control));
     return new Uint32Array(Uint8Array.from(details(request).payload).buffer);
   },
   maxNewTokens: (request) => details(request).maxNewTokens,

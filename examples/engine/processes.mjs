@@ -12,6 +12,7 @@ export class ProcessCluster {
   started = 0;
   #processes = new Map();
   #options;
+  #killAfter = Infinity;
   #count = 0;
 
   /** @param options as of LocalCluster, and records, transport, and shape or gguf: which model the processes open */
@@ -21,12 +22,11 @@ export class ProcessCluster {
     const layout = blockLayout(model.description, { blockTokens: all.blockTokens });
     cluster.#options = all;
     cluster.store = BlockStore.open({ path: all.storePath, layout });
-    const { engines, ...leases } = schedulerOptions([], cluster.store, all.path);
+    const leases = schedulerOptions(cluster.store, all.path);
     cluster.scheduler = await SchedulerServer.open({
       listen: local,
       leases: { ...leases, model: model.name, leaseS: 2, graceS: 0, maxTries: 5 },
     });
-    void engines;
     const { host, port } = cluster.scheduler.address;
     cluster.endpoint = `${host}:${port}`;
     cluster.client = new RequestClient({ endpoints: [cluster.endpoint], model: model.name, client: 'front' });
@@ -38,11 +38,20 @@ export class ProcessCluster {
     return cluster;
   }
 
+  /** A name of its own each time: what was said to one that is gone is not heard by the next. */
   async start(role) {
     const { storePath, blockTokens, records, path, contextTokens, windowLayers, layerwise } = this.#options;
     const { transport = 'shared-memory', shape, gguf } = this.#options;
     const options = {
-      ...{ role, name: role, scheduler: this.endpoint, listen: local, storePath, blockTokens, records },
+      ...{
+        role,
+        name: `${role}-${++this.started}`,
+        scheduler: this.endpoint,
+        listen: local,
+        storePath,
+        blockTokens,
+        records,
+      },
       ...{ transport, path, contextTokens, windowLayers, layerwise, shape, gguf },
     };
     const child = spawn(
@@ -53,7 +62,6 @@ export class ProcessCluster {
       },
     );
     this.#processes.set(role, child);
-    this.started++;
     await Promise.race([
       once(child.stdout, 'data'),
       once(child, 'exit').then(([code]) =>
@@ -80,7 +88,23 @@ export class ProcessCluster {
       ...{ key: request, promptTokens: prompt.length, hitTokens, maxNewTokens, payload, signal },
     });
     await submitted.accepted;
-    return { request: `front/${request}`, hitTokens, stream: submitted.tokens() };
+    return { request: `front/${request}`, hitTokens, stream: this.#watched(submitted.tokens()) };
+  }
+
+  /** Kills the decode engine once so many tokens of the next request have come. */
+  killDuring(tokens) {
+    this.#killAfter = tokens;
+  }
+
+  async *#watched(stream) {
+    let killing;
+    for await (const part of stream) {
+      yield part;
+      if (part.first + part.tokens.length < this.#killAfter) continue;
+      this.#killAfter = Infinity;
+      killing = this.killAndReplace('decode');
+    }
+    await killing;
   }
 
   async close() {

@@ -64,44 +64,71 @@ async function openModel() {
       ? `model ${model.name}: random weights, replies mean nothing`
       : `model ${model.name} from ${basename(file)}: ${model.shape.layers} layers, KV of ${4 * model.rowFloats * model.shape.layers} bytes a token`,
   );
+  const source = file === undefined ? { shape: flags.small ? 'small' : 'smollm2-135m' } : { gguf: file };
   return {
+    source,
     model,
     tokenizer: new ChatTokenizer(weights.metadata),
     weights: file === undefined ? 'random' : 'real',
   };
 }
 
-async function runPaths(common) {
+/** Runs agents on a cluster, follows them on the reference, and says what came of it. */
+async function runAndCheck(common, { name, way, path, blockTokens, ...more }) {
   const { checkPath, hitRates, runPath } = await import('./path.mjs');
+  const directory = join(common.directory, name.replaceAll(/\W+/g, '-'));
+  const run = await runPath({ ...common, name, path, blockTokens, directory, ...more });
+  const check = await checkPath(run, common.model, { blockTokens });
+  const hits = hitRates(run.turns, blockTokens, 5);
+  say(
+    `${name}: ${run.turns.length} turns, tokens ${check.tokens_identical ? 'identical' : 'DIFFERENT'}, largest logit ` +
+      `difference ${check.largest_logit_difference}, hit rate from turn 5 on ${(100 * hits.hit_rate).toFixed(1)} % of ` +
+      `${(100 * hits.at_most).toFixed(1)} % possible`,
+  );
+  const result = {
+    name,
+    way,
+    path,
+    block_tokens: blockTokens,
+    ...check,
+    turns: run.turns.length,
+    from_turn_5: hits,
+  };
+  return { run, result };
+}
+
+async function runPaths(common) {
   const results = [];
   let run;
   for (const { path, blockTokens } of plan(flags)) {
     const name = `one process, ${path}, blocks of ${blockTokens}`;
-    const options = {
-      ...common,
-      name,
-      path,
-      blockTokens,
-      directory: join(common.directory, `${path}-${blockTokens}`),
-    };
-    run = await runPath(options);
-    const check = await checkPath(run, common.model, { blockTokens });
-    const hits = hitRates(run.turns, blockTokens, 5);
-    results.push({
-      name,
-      path,
-      block_tokens: blockTokens,
-      ...check,
-      turns: run.turns.length,
-      from_turn_5: hits,
-    });
-    say(
-      `${name}: ${run.turns.length} turns, tokens ${check.tokens_identical ? 'identical' : 'DIFFERENT'}, largest logit ` +
-        `difference ${check.largest_logit_difference}, hit rate from turn 5 on ${(100 * hits.hit_rate).toFixed(1)} % of ` +
-        `${(100 * hits.at_most).toFixed(1)} % possible`,
-    );
+    const one = await runAndCheck(common, { name, way: 'one process', path, blockTokens });
+    results.push(one.result);
+    ({ run } = one);
   }
+  results.push(await runProcesses(common));
   return { results, run };
+}
+
+/** Engines in processes of their own; the decode engine is killed between two turns, and in the midst of one. */
+async function runProcesses(common) {
+  const { ProcessCluster } = await import('./processes.mjs');
+  let cluster;
+  const open = async (options) => (cluster = await ProcessCluster.open(common.model, options));
+  const beforeTurn = async (session, turn) => {
+    if (session === 0 && turn === 3) await cluster.killAndReplace('decode');
+    if (session === 0 && turn === 6) cluster.killDuring(4);
+  };
+  const [name, path] = ['processes, split, blocks of 16, decode engine killed twice', 'split'];
+  const { result } = await runAndCheck(common, {
+    name,
+    way: 'processes',
+    path,
+    blockTokens: 16,
+    open,
+    beforeTurn,
+  });
+  return { ...result, engines_started: cluster.started };
 }
 
 async function runFaults(common) {
@@ -155,13 +182,13 @@ const asText = ({ talks }) => talks[0].map(({ role, content }) => `## ${role}\n\
 
 async function main() {
   installPackages();
-  const { model, tokenizer, weights } = await openModel();
+  const { model, tokenizer, weights, source } = await openModel();
   const directory = mkdtempSync(join(tmpdir(), 'dualpath-engine-example-'));
   const agents = {
     ...{ sessions: Number(flags.sessions), turns: Number(flags.turns) },
     ...(flags.small ? { toolLines: 0, maxTokens: 12 } : { toolLines: 5, maxTokens: 24 }),
   };
-  const common = { model, tokenizer, directory, agents };
+  const common = { model, tokenizer, directory, agents, ...source };
   try {
     const { results, run } = await runPaths(common);
     const faults = await runFaults(common);
