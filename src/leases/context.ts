@@ -1,6 +1,6 @@
 import type { Admission } from '../scheduler/index.js';
 import { BoundedClock } from './clock.js';
-import type { CheckedOptions } from './options.js';
+import { longestStep, type CheckedOptions } from './options.js';
 import type { DroppedWord, LeaseEvent, LeaseSink } from './types.js';
 
 export type EventBody = LeaseEvent extends infer E ? (E extends LeaseEvent ? Omit<E, 'atS'> : never) : never;
@@ -32,7 +32,7 @@ export class LeaseContext {
     this.options = options;
     this.admission = admission;
     this.sink = sink;
-    this.clock = new BoundedClock(options.leaseS / 4);
+    this.clock = new BoundedClock(options.leaseS * longestStep);
   }
 
   get nowS(): number {

@@ -219,7 +219,11 @@ export class LeaseLedger {
    */
   stage(name: string, admission: number, stage: Stage, tokens = 0): void {
     const record = this.#book.leaseOf(name, admission, stage === 'request' ? 'result' : 'stage');
-    if (record?.state !== 'leased') return;
+    if (!record) return;
+    if (record.state !== 'leased') {
+      this.#through(record, stage); // too late to count, but the engine has nothing of it any more
+      return;
+    }
     if (stage === 'request' && tokens > record.log.count) {
       this.#context.sink.resend(name, admission, record.log.count);
       return;
@@ -233,11 +237,16 @@ export class LeaseLedger {
     }
     if (record.admitted) this.admission.complete(record.name, stage, admission);
     else record.done.add(stage);
-    if (stage !== 'prefill') return;
-    record.prefilled = true;
-    const { prefillEngine } = record.assignment!;
-    const prefill = record.holders.find((engine) => engine.name === prefillEngine);
-    if (prefill) this.#book.release(record, prefill);
+    if (stage === 'prefill') record.prefilled = true;
+    this.#through(record, stage);
+  }
+
+  /** An engine lets go of a request with its last stage. */
+  #through(record: RequestRecord, stage: Stage): void {
+    const { prefillEngine, decodeEngine } = record.assignment!;
+    const name = stage === 'prefill' ? prefillEngine : stage === 'request' ? decodeEngine : undefined;
+    const engine = record.holders.find((holder) => holder.name === name);
+    if (engine) this.#book.release(record, engine);
   }
 
   /** Tokens that a request has generated, from index `first` on. */
@@ -319,6 +328,11 @@ export class LeaseLedger {
     this.#requests.acknowledge(client, key);
   }
 
+  /** A stage in a hello: it may have been reported before. */
+  #resumed(record: RequestRecord, engine: EngineRecord, admission: number, stage: Stage): void {
+    if (record.holders.includes(engine)) this.stage(engine.group.name, admission, stage);
+  }
+
   #synchronise(group: GroupRecord, held: readonly HeldLease[]): void {
     const { sink } = this.#context;
     const named = new Map<EngineRecord, Set<RequestRecord>>();
@@ -336,10 +350,8 @@ export class LeaseLedger {
       }
       const mine = named.get(engine) ?? new Set();
       named.set(engine, mine.add(record));
-      if (record.state === 'leased') {
-        for (const stage of lease.done)
-          if (record.state === 'leased') this.stage(group.name, admission, stage);
-      } else if (!lease.failure && record.holders.includes(engine)) {
+      for (const stage of lease.done) this.#resumed(record, engine, admission, stage);
+      if (record.state !== 'leased' && !lease.failure && record.holders.includes(engine)) {
         sink.revoke(group.name, admission, record.error ?? cancelled(record));
       }
       if (lease.failure) this.failed(group.name, lease.engine, admission, lease.failure);

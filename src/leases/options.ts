@@ -6,8 +6,10 @@ type Own = Omit<LeaseOptions, keyof AdmissionOptions | 'observe'> & { readonly m
 
 export type CheckedOptions = Required<Own> & Pick<LeaseOptions, 'observe'>;
 
-/** A lease lives a little longer here than its engine believes, whose clock may be slower. */
-export const leaseMargin = 0.1;
+/** Share of a lease that it lives longer here than its engine believes, whose clock may be slower. */
+export const leaseMargin = 0.2;
+/** Share of a lease by which time may go on at once: four leaps of the clock are within the margin. */
+export const longestStep = leaseMargin / 4;
 
 const defaults = {
   maxWaiting: 65_536,

@@ -16,7 +16,7 @@ import {
   type EngineMessage,
 } from '../wire/index.js';
 import { Connection, type EndpointOptions } from './connection.js';
-import { heldMessage, leaseOf, type AssignmentDetails, type EngineLease } from './engine-lease.js';
+import { failureOf, heldMessage, leaseOf, type AssignmentDetails, type EngineLease } from './engine-lease.js';
 import { Turn } from './turn.js';
 
 export interface EngineClientOptions extends EndpointOptions {
@@ -32,7 +32,7 @@ export interface EngineClientOptions extends EndpointOptions {
    * more. Must not throw.
    */
   readonly onRevoked: (request: string, error: DualPathError, admission: number) => void;
-  /** Told of things that go on by themselves: connections lost, messages refused in part. */
+  /** Of things that go on by themselves: connections lost, messages refused in part. */
   readonly onNotice?: (error: DualPathError) => void;
 }
 
@@ -133,9 +133,9 @@ export class EngineClient implements SchedulerClient {
   fail(request: string, error: Error, admission?: number): void {
     const lease = this.#find(request, admission);
     if (!lease || lease.over) return;
-    lease.failure = error instanceof DualPathError ? error : new DualPathError('INTERNAL', error.message);
+    lease.failure = failureOf(lease, error);
     const { engine, assignment } = lease;
-    const failure = failureMessage(error);
+    const failure = failureMessage(lease.failure);
     (this.#out.failures ??= []).push({ engine, admission: assignment.admission, failure });
     this.#over(lease);
     this.#turn.ask();
@@ -145,7 +145,6 @@ export class EngineClient implements SchedulerClient {
     this.fail(request, new DualPathError('CANCELLED', `request ${request} was cancelled`, { request }));
   }
 
-  /** Of the scheduler that it last heard. */
   epoch(): number {
     return this.#epoch;
   }
@@ -163,6 +162,11 @@ export class EngineClient implements SchedulerClient {
     return this.#leases.get(admission)?.details;
   }
 
+  /** By name, as a `PromptSource` is asked. */
+  detailsOf(request: string): AssignmentDetails | undefined {
+    return this.#find(request, undefined)?.details;
+  }
+
   /** An engine that an assignment has named: where it is reached. */
   peer(engine: string): EnginePresence | undefined {
     return this.#peers.get(engine);
@@ -170,9 +174,7 @@ export class EngineClient implements SchedulerClient {
 
   /** What this group holds. */
   get leases(): number {
-    let count = 0;
-    for (const { over } of this.#leases.values()) if (!over) count++;
-    return count;
+    return [...this.#leases.values()].filter(({ over }) => !over).length;
   }
 
   /** Takes no more; resolves when all has ended. */
@@ -205,8 +207,7 @@ export class EngineClient implements SchedulerClient {
 
   #find(request: string, admission: number | undefined): EngineLease | undefined {
     if (admission !== undefined) return this.#leases.get(admission);
-    for (const lease of this.#leases.values()) if (lease.assignment.request === request) return lease;
-    return undefined;
+    return [...this.#leases.values()].findLast(({ assignment }) => assignment.request === request);
   }
 
   #over(lease: EngineLease): void {
@@ -331,6 +332,7 @@ export class EngineClient implements SchedulerClient {
   #revoked(admission: number, error: DualPathError): void {
     const lease = this.#leases.get(admission);
     if (!lease || lease.over) return; // the scheduler has been told, or will be
+    lease.revoked = true;
     const { request } = lease.assignment;
     const waits = this.#buffered.findIndex((assignment) => assignment.admission === admission);
     if (waits < 0) {

@@ -1,4 +1,4 @@
-import type { DualPathError } from '../errors/index.js';
+import { DualPathError } from '../errors/index.js';
 import { TokenLog } from '../leases/index.js';
 import type { Assignment, Stage } from '../scheduler/index.js';
 import {
@@ -28,6 +28,8 @@ export interface EngineLease {
   readonly done: Set<Stage>;
   readonly tokens: TokenLog;
   failure: DualPathError | undefined;
+  /** The scheduler has taken it back: that it ends is no failure of the engine's, whichever scheduler hears of it. */
+  revoked: boolean;
   /** For the engine; kept until the scheduler has acknowledged the message that says so. */
   over: boolean;
 }
@@ -35,7 +37,22 @@ export interface EngineLease {
 export function leaseOf(engine: string, assignment: Assignment, message: AssignmentMessage): EngineLease {
   const tokens = logOf(message.resumeTokens);
   const details = detailsOf(message);
-  return { engine, assignment, details, done: new Set(), tokens, failure: undefined, over: false };
+  return {
+    engine,
+    assignment,
+    details,
+    done: new Set(),
+    tokens,
+    failure: undefined,
+    revoked: false,
+    over: false,
+  };
+}
+
+/** What an engine's giving up is to the scheduler. */
+export function failureOf({ revoked, assignment }: EngineLease, error: Error): DualPathError {
+  if (revoked) return new DualPathError('PEER_LOST', `request ${assignment.request} was taken back`);
+  return error instanceof DualPathError ? error : new DualPathError('INTERNAL', error.message);
 }
 
 /** What the engine says of it in a hello; that it has ended well is said again when its tokens have been. */

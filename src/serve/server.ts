@@ -10,7 +10,7 @@ import {
 import { HealthImplementation } from 'grpc-health-check';
 import { addressText, checkReach, checkToken, type Address, type TlsFiles } from '../control/index.js';
 import { DualPathError } from '../errors/index.js';
-import { LeaseLedger, type LeaseOptions, type LeaseSink } from '../leases/index.js';
+import { LeaseLedger, type LeaseEvent, type LeaseOptions, type LeaseSink } from '../leases/index.js';
 import {
   engineMessage,
   maxMessageBytes,
@@ -34,6 +34,8 @@ export interface ServeOptions {
   /** Every call must bring it; without one the service is for this host alone. */
   readonly token?: Uint8Array;
   readonly tls?: TlsFiles;
+  /** Hear of all that happens, besides `leases.observe`; must not throw. */
+  readonly observers?: readonly ((event: LeaseEvent) => void)[];
   /** Default: this scheduler is the only one. */
   readonly membership?: Membership;
 }
@@ -218,7 +220,13 @@ export class SchedulerServer {
         if (signal.aborted) return;
         throw error;
       }
-      const term = new Term({ ...this.#options.leases, epoch: leadership.epoch });
+      const { leases, observers = [] } = this.#options;
+      const all = [...(leases.observe ? [leases.observe] : []), ...observers];
+      const observe = (event: LeaseEvent): void => {
+        for (const hear of all) hear(event);
+      };
+      const { epoch } = leadership;
+      const term = new Term({ ...leases, epoch, ...(all.length > 0 && { observe }) });
       this.#term = term;
       this.#serving('SERVING');
       await aborted(AbortSignal.any([signal, leadership.lost]));
