@@ -28,4 +28,5 @@ export { benchRdma, type RdmaBenchOptions, type RdmaBenchResult, type RdmaTest }
 export { connectNode, defaultControlPort, serveNode, type Methods, type RemoteNode } from './rdma/remote.js';
 export { Sides, type SidesOptions } from './rdma/sides.js';
 export { benchQos, type QosFigures, type QosOptions, type QosResult } from './rdma/qos.js';
+export { benchControl, type ControlBenchResult } from './control/index.js';
 export { benchCopy, type CopyBenchOptions, type CopyBenchResult, type CopyWayResult } from './copy.js';

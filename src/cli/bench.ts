@@ -1,6 +1,7 @@
 import { Command } from 'commander';
 import { formatBytes, formatCount, renderTable } from '../telemetry/index.js';
 import type { PostResult, RingResult } from '../bench/index.js';
+import { controlCommand } from './bench-control.js';
 import { copyCommand } from './bench-copy.js';
 import { lookupCommand } from './bench-lookup.js';
 import { balanceCommand, tailCommand } from './bench-model.js';
@@ -26,6 +27,7 @@ export function benchCommand(): Command {
     .addCommand(qosCommand())
     .addCommand(copyCommand())
     .addCommand(schedulerCommand())
+    .addCommand(controlCommand())
     .addCommand(balanceCommand())
     .addCommand(tailCommand())
     .addCommand(routerCommand())

@@ -36,7 +36,7 @@ describe('fault schedules', () => {
   });
 
   it('find a lease granted before the last has ended', () => {
-    const takeBack = Reflect.get(LeaseBook.prototype, 'takeBack') as LeaseBook['takeBack'];
+    const takeBack = Reflect.get<LeaseBook, 'takeBack'>(LeaseBook.prototype, 'takeBack');
     vi.spyOn(LeaseBook.prototype, 'takeBack').mockImplementation(function (this: LeaseBook, record, error) {
       takeBack.call(this, record, error);
       for (const engine of [...record.holders]) this.release(record, engine);
@@ -57,7 +57,7 @@ describe('fault schedules', () => {
   });
 
   it('find a late result that counts', () => {
-    const stage = Reflect.get(LeaseLedger.prototype, 'stage') as LeaseLedger['stage'];
+    const stage = Reflect.get<LeaseLedger, 'stage'>(LeaseLedger.prototype, 'stage');
     vi.spyOn(LeaseLedger.prototype, 'stage').mockImplementation(function (
       this: LeaseLedger,
       group,
