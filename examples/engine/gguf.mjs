@@ -105,6 +105,7 @@ export function openGguf(path) {
     const key = reader.text();
     metadata[key] = value(reader, reader.u32());
   }
+  const metadataEnd = reader.at;
   for (let i = 0; i < tensorCount; i++) {
     const name = reader.text();
     const dims = Array.from({ length: reader.u32() }, () => reader.u64());
@@ -114,6 +115,9 @@ export function openGguf(path) {
   const dataAt = Math.ceil(reader.at / alignment) * alignment;
   return {
     metadata,
+    /** Where the file's metadata ends and the list of tensors begins. */
+    metadataEnd,
+    names: [...tensors.keys()],
     has: (name) => tensors.has(name),
     tensor: (name) => readTensor(fd, dataAt, name, tensors.get(name)),
     close: () => closeSync(fd),
