@@ -1,13 +1,16 @@
 import { createReadStream } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { Command } from 'commander';
+import { addressText, type Address } from '../control/index.js';
 import { DualPathError } from '../errors/index.js';
 import { camelCaseKeys } from '../json/index.js';
+import { addControlOptions, addressOf, controlOptionsOf, type ControlFlags } from './control-options.js';
 import { explainText, type ExplainedRequest } from './explain-text.js';
 import { addExamples, addOutputOptions, contextOf } from './support.js';
 
-interface ExplainFlags {
+interface ExplainFlags extends ControlFlags {
   decisions?: string;
+  scheduler?: Address;
   mode?: string;
 }
 
@@ -15,14 +18,17 @@ interface ExplainFlags {
 export function explainCommand(): Command {
   const explain = new Command('explain')
     .description('why a request went where it went: queues, classes, candidates, read side')
-    .argument('<request>', "its name; in a replay 'session#turn'")
+    .argument('<request>', "its name; in a replay 'session#turn', of a scheduler 'client/key'")
     .option('--decisions <file>', 'what dualpath replay --decisions wrote')
+    .option('--scheduler <address>', 'host:port of a running dualpath serve', addressOf)
     .option('--mode <mode>', 'of this mode of the replay only');
+  addControlOptions(explain);
   addOutputOptions(explain);
   addExamples(
     explain,
     'dualpath replay trace.jsonl --mode dualpath --decisions decisions.jsonl',
     "dualpath explain 'session-3#7' --decisions decisions.jsonl",
+    'dualpath explain front-0/42 --scheduler 127.0.0.1:7400',
   );
   return explain.action(runExplain);
 }
@@ -41,11 +47,13 @@ interface Line {
   readonly where: string;
 }
 
-async function linesOf(request: string, { decisions, mode }: ExplainFlags): Promise<Line[]> {
+async function linesOf(request: string, flags: ExplainFlags): Promise<Line[]> {
+  const { decisions, mode, scheduler } = flags;
+  if (scheduler !== undefined) return [await askScheduler(scheduler, request, flags)];
   if (decisions === undefined) {
     throw new DualPathError(
       'INVALID_ARGUMENT',
-      'explain needs what was decided: give --decisions FILE, made by dualpath replay --decisions FILE',
+      'explain needs what was decided: give --decisions FILE, made by dualpath replay --decisions FILE, or --scheduler HOST:PORT',
     );
   }
   const { found, others } = await findIn(decisions, request, mode);
@@ -56,6 +64,13 @@ async function linesOf(request: string, { decisions, mode }: ExplainFlags): Prom
     `request '${request}'${mode === undefined ? '' : ` of mode ${mode}`} is not in '${decisions}': ${known}`,
     { request, path: decisions },
   );
+}
+
+async function askScheduler(scheduler: Address, request: string, flags: ExplainFlags): Promise<Line> {
+  const { explainRequest } = await import('../scheduler-client/index.js');
+  const where = addressText(scheduler);
+  const text = await explainRequest(where, request, controlOptionsOf(flags));
+  return { document: parse(text, where), where };
 }
 
 /** Names that a message has room for. */

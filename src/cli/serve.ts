@@ -1,8 +1,6 @@
 import { Command, Option } from 'commander';
-import type { ConsoleSource, WatchedEvent } from '../console/index.js';
 import type { Address } from '../control/index.js';
 import { blockLayout, loadModel } from '../layout/index.js';
-import type { LeaseLedger } from '../leases/index.js';
 import { readPolicies, type ReadPolicy } from '../scheduler/index.js';
 import {
   addControlOptions,
@@ -10,6 +8,7 @@ import {
   listenAddressOf,
   type ControlFlags,
 } from './control-options.js';
+import { addServeWatchOptions, ServeWatch, type ServeWatchFlags } from './serve-watch.js';
 import {
   addExamples,
   addOutputOptions,
@@ -21,7 +20,7 @@ import {
   untilStopped,
 } from './support.js';
 
-interface ServeFlags extends ControlFlags {
+interface ServeFlags extends ControlFlags, ServeWatchFlags {
   readonly listen: Address;
   readonly model: string;
   readonly blockSize: number;
@@ -33,7 +32,6 @@ interface ServeFlags extends ControlFlags {
   readonly lease: number;
   readonly grace?: number;
   readonly seed: number;
-  readonly web?: Address;
 }
 
 /** `dualpath serve`: the request scheduler for many hosts. */
@@ -68,12 +66,8 @@ export function serveCommand(): Command {
       'after the start nothing is assigned so long (default: a lease and a fifth)',
       nonNegativeNumber,
     )
-    .option('--seed <number>', 'breaks ties', nonNegativeInteger, 1)
-    .option(
-      '--web <address>',
-      'host:port of a page that shows nodes, engines, queues and requests, for browsers on this host',
-      listenAddressOf,
-    );
+    .option('--seed <number>', 'breaks ties', nonNegativeInteger, 1);
+  addServeWatchOptions(serve);
   addControlOptions(serve);
   addOutputOptions(serve);
   serve.addHelpText(
@@ -96,12 +90,7 @@ async function runServe(flags: ServeFlags, command: Command): Promise<void> {
   ]);
   const layout = blockLayout(loadModel(flags.model), { blockTokens: flags.blockSize });
   const { policy, hitTokenWeight, betaTokens, maxWaiting, maxTries, lease: leaseS, grace, seed } = flags;
-  // Until the server is there a page has nothing to show.
-  let ledger: () => LeaseLedger | undefined = () => undefined;
-  const page =
-    flags.web === undefined
-      ? undefined
-      : await (await import('../console/index.js')).WebConsole.open(flags.web, () => consoleSource(ledger()));
+  const watch = await ServeWatch.open(flags, context);
   const server = await SchedulerServer.open({
     listen: flags.listen,
     ...controlOptionsOf(flags),
@@ -113,13 +102,15 @@ async function runServe(flags: ServeFlags, command: Command): Promise<void> {
       blockTokens: layout.blockTokens,
       blockBytes: layout.fullBlockBytes,
       decodeSpareBlocks: 1,
-      ...(page === undefined ? {} : { observe: (event: WatchedEvent) => page.observe(event) }),
+      ...watch.leases,
     },
+    observers: watch.observers,
+    ...(watch.explain === undefined ? {} : { explain: watch.explain }),
   }).catch(async (error: unknown) => {
-    await page?.close();
+    await watch.close();
     throw error;
   });
-  ledger = () => server.ledger;
+  watch.watch(() => server.ledger);
   try {
     const listen = addressText(server.address);
     const how = flags.tlsCert === undefined ? 'without TLS' : 'with TLS';
@@ -127,7 +118,6 @@ async function runServe(flags: ServeFlags, command: Command): Promise<void> {
     if (flags.tokenFile !== undefined && flags.tlsCert === undefined) {
       context.note('the token travels in clear: give --tls-cert and --tls-key beyond a trusted network');
     }
-    if (page !== undefined) context.note(`page at ${page.url}`);
     await untilStopped(context.signal);
     const statistics = server.ledger?.statistics();
     await server.close();
@@ -137,17 +127,7 @@ async function runServe(flags: ServeFlags, command: Command): Promise<void> {
         : `${statistics.submitted} requests: ${statistics.completed} completed, ${statistics.failed} failed`,
     );
   } finally {
-    await page?.close();
+    await watch.close();
     await server.close();
   }
-}
-
-function consoleSource(ledger: LeaseLedger | undefined): ConsoleSource | undefined {
-  return (
-    ledger && {
-      statistics: () => ledger.admission.statistics(),
-      engines: () => ledger.admission.engines(),
-      epoch: () => ledger.statistics().epoch,
-    }
-  );
 }

@@ -4,6 +4,7 @@ import {
   Metadata,
   status,
   type ClientDuplexStream,
+  type ClientOptions,
   type ServiceError,
 } from '@grpc/grpc-js';
 import type { MethodDefinition } from '@grpc/grpc-js';
@@ -110,21 +111,13 @@ export class Connection<Out extends { sequence?: number }, In extends { sequence
   }
 
   #start(endpoint: string): void {
-    const { token, tls, serverName } = this.#options;
-    const channel = tls
-      ? credentials.createSsl(tls.ca ?? null, tls.key ?? null, tls.cert ?? null)
-      : credentials.createInsecure();
-    this.#client = new Client(endpoint, channel, {
-      'grpc.max_receive_message_length': maxMessageBytes,
-      'grpc.max_send_message_length': maxMessageBytes,
+    this.#client = openClient(endpoint, this.#options, {
       // A channel of its own, so that closing it ends its connection.
       'grpc.use_local_subchannel_pool': 1,
       'grpc.keepalive_time_ms': 5000,
       'grpc.keepalive_timeout_ms': 5000,
-      ...(serverName === undefined ? {} : { 'grpc.ssl_target_name_override': serverName }),
     });
-    const metadata = new Metadata();
-    if (token) metadata.set('authorization', `Bearer ${Buffer.from(token).toString('utf8').trim()}`);
+    const metadata = metadataOf(this.#options);
     const { path, requestSerialize, responseDeserialize } = this.#method;
     const stream = this.#client.makeBidiStreamRequest(path, requestSerialize, responseDeserialize, metadata);
     this.#sequence = new Sequence();
@@ -199,7 +192,30 @@ export class Connection<Out extends { sequence?: number }, In extends { sequence
   }
 }
 
-function errorOfStatus(endpoint: string, { code, details }: ServiceError): DualPathError {
+/** A client of one scheduler. */
+export function openClient(
+  endpoint: string,
+  { tls, serverName }: EndpointOptions,
+  options: ClientOptions = {},
+): Client {
+  const channel = tls
+    ? credentials.createSsl(tls.ca ?? null, tls.key ?? null, tls.cert ?? null)
+    : credentials.createInsecure();
+  return new Client(endpoint, channel, {
+    'grpc.max_receive_message_length': maxMessageBytes,
+    'grpc.max_send_message_length': maxMessageBytes,
+    ...(serverName === undefined ? {} : { 'grpc.ssl_target_name_override': serverName }),
+    ...options,
+  });
+}
+
+export function metadataOf({ token }: EndpointOptions): Metadata {
+  const metadata = new Metadata();
+  if (token) metadata.set('authorization', `Bearer ${Buffer.from(token).toString('utf8').trim()}`);
+  return metadata;
+}
+
+export function errorOfStatus(endpoint: string, { code, details }: ServiceError): DualPathError {
   return new DualPathError('PEER_LOST', `scheduler ${endpoint}: ${status[code]}: ${details}`, {
     endpoint,
     status: code,

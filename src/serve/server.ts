@@ -20,6 +20,8 @@ import {
   type Description,
   type EngineCommand,
   type EngineMessage,
+  type ExplainRequest,
+  type Explanation,
   type RequestEvent,
   type RequestMessage,
 } from '../wire/index.js';
@@ -36,6 +38,8 @@ export interface ServeOptions {
   readonly tls?: TlsFiles;
   /** Hear of all that happens, besides `leases.observe`; must not throw. */
   readonly observers?: readonly ((event: LeaseEvent) => void)[];
+  /** What was decided of a request, as one JSON document; left out: decisions are not kept. */
+  readonly explain?: (request: string) => string | undefined;
   /** Default: this scheduler is the only one. */
   readonly membership?: Membership;
 }
@@ -164,6 +168,11 @@ export class SchedulerServer {
         if (refusal) done(refusal);
         else done(null, this.#describe(this.#term!));
       },
+      Explain: (call: ServerUnaryCall<ExplainRequest, Explanation>, done: sendUnaryData<Explanation>) => {
+        const refusal = this.#refusal(call.metadata);
+        if (refusal) done(refusal);
+        else this.#explain(call.request.request ?? '', done);
+      },
     });
   }
 
@@ -270,6 +279,15 @@ export class SchedulerServer {
     if (leader !== undefined) trailer.set('dualpath-leader', leader);
     const details = `this scheduler does not lead${leader === undefined ? '' : `, ${leader} does`}; connect there`;
     return { code: status.UNAVAILABLE, details, metadata: trailer };
+  }
+
+  #explain(request: string, done: sendUnaryData<Explanation>): void {
+    const decisionsJson = this.#options.explain?.(request);
+    if (decisionsJson !== undefined) return done(null, { decisionsJson });
+    const details = this.#options.explain
+      ? `request '${request}' is not among the latest; its name is client/key`
+      : 'this scheduler keeps no decisions; start it with --explain';
+    done({ code: status.NOT_FOUND, details });
   }
 
   #describe({ ledger, epoch, model, maxWaiting }: Term): Description {

@@ -165,6 +165,15 @@ export interface RequestEvent {
   }[];
 }
 
+export interface ExplainRequest {
+  /** client/key */
+  readonly request?: string;
+}
+
+export interface Explanation {
+  readonly decisionsJson?: string;
+}
+
 export interface Description {
   readonly version?: VersionRangeMessage;
   readonly epoch?: number;

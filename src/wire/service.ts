@@ -1,12 +1,21 @@
 import { fileURLToPath } from 'node:url';
 import type { MethodDefinition, ServiceDefinition } from '@grpc/grpc-js';
 import { loadSync } from '@grpc/proto-loader';
-import type { Description, EngineCommand, EngineMessage, RequestEvent, RequestMessage } from './messages.js';
+import type {
+  Description,
+  EngineCommand,
+  EngineMessage,
+  ExplainRequest,
+  Explanation,
+  RequestEvent,
+  RequestMessage,
+} from './messages.js';
 
 export interface SchedulerService extends ServiceDefinition {
   readonly Engines: MethodDefinition<EngineMessage, EngineCommand>;
   readonly Requests: MethodDefinition<RequestMessage, RequestEvent>;
   readonly Describe: MethodDefinition<object, Description>;
+  readonly Explain: MethodDefinition<ExplainRequest, Explanation>;
 }
 
 /** The package's copy of the public definition. */
