@@ -44,7 +44,7 @@ export class LeaseLedger {
     this.admission = new Admission({
       ...admission,
       engines: [],
-      admissionBase: lease.epoch * admissionsPerEpoch,
+      admissionBase: Math.floor((lease.epoch + lease.epochShare) * admissionsPerEpoch),
       // Never met: the ledger has its own limit, and what comes back from engines is not refused.
       maxWaiting: 2 ** 31,
     });

@@ -12,6 +12,7 @@ export const leaseMargin = 0.2;
 export const longestStep = leaseMargin / 4;
 
 const defaults = {
+  epochShare: 0,
   maxWaiting: 65_536,
   leaseS: 5,
   maxTries: 3,
@@ -42,8 +43,9 @@ export function checkLeaseOptions(options: LeaseOptions): {
   for (const [name, value] of Object.entries(lease)) {
     const whole = name.startsWith('max');
     if (whole ? Number.isSafeInteger(value) && value > 0 : Number.isFinite(value) && value >= 0) continue;
-    refuse(name, value, whole ? 'a positive integer' : 'seconds, not negative');
+    refuse(name, value, whole ? 'a positive integer' : 'a number, not negative');
   }
+  if (lease['epochShare']! >= 1) refuse('epochShare', lease['epochShare']!, 'a number from 0, below 1');
   if (lease['leaseS'] === 0) refuse('leaseS', 0, 'seconds, more than 0');
   if (!Number.isSafeInteger(epoch) || epoch < 1 || epoch > maxEpoch) {
     refuse('epoch', epoch, `an integer from 1 to ${maxEpoch}, such as Unix seconds`);

@@ -6,6 +6,8 @@ export interface LeaseOptions extends Omit<AdmissionOptions, 'engines' | 'admiss
   readonly model: string;
   /** Of this scheduler: larger than that of every one before it. */
   readonly epoch: number;
+  /** Share of the epoch's numbers that is not used: what schedulers before this one may have given out in it; default 0. */
+  readonly epochShare?: number;
   /** Most requests that may wait; then submissions are refused. Default 65,536. */
   readonly maxWaiting?: number;
   /** A lease ends so long after its engine was last heard; default 5. */

@@ -3,6 +3,8 @@
 export interface Leadership {
   /** Larger than that of every scheduler before it, and at least the Unix time in seconds. */
   readonly epoch: number;
+  /** Where another may have led in the same epoch: the share of it that was over; default 0. */
+  readonly epochShare?: number;
   /** Aborted when another may lead: nothing may be assigned any more. */
   readonly lost: AbortSignal;
   release(): Promise<void>;
@@ -21,15 +23,16 @@ export function nextEpoch(previous: number): number {
   return Math.max(previous + 1, Math.floor(Date.now() / 1000));
 }
 
-/** The only scheduler: it leads at once. Its epoch is the time of its start, so one at a time, a second apart. */
+/** The only scheduler: it leads at once. Its epoch is the time of its start. */
 export class AloneMembership implements Membership {
   readonly #forever = new AbortController();
   #epoch = 0;
 
   lead(): Promise<Leadership> {
+    const epochShare = (Date.now() % 1000) / 1000;
     this.#epoch = nextEpoch(this.#epoch);
     return Promise.resolve({
-      epoch: this.#epoch,
+      ...{ epoch: this.#epoch, epochShare },
       lost: this.#forever.signal,
       release: () => Promise.resolve(),
     });

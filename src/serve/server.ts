@@ -234,8 +234,8 @@ export class SchedulerServer {
       const observe = (event: LeaseEvent): void => {
         for (const hear of all) hear(event);
       };
-      const { epoch } = leadership;
-      const term = new Term({ ...leases, epoch, ...(all.length > 0 && { observe }) });
+      const { epoch, epochShare = 0 } = leadership;
+      const term = new Term({ ...leases, epoch, epochShare, ...(all.length > 0 && { observe }) });
       this.#term = term;
       this.#serving('SERVING');
       await aborted(AbortSignal.any([signal, leadership.lost]));

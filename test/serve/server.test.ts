@@ -63,3 +63,79 @@ describe('SchedulerServer', () => {
     expect(server.ledger!.statistics()).toMatchObject({ completed: 1000, leased: 0, payloadBytes: 0 });
   });
 });
+
+describe('engines and schedulers that come and go', () => {
+  it('a request goes on at another engine when one is started anew, after the tokens delivered', async () => {
+    const server = closes(await openServer({ leaseS: 5 }));
+    const at = [endpointOf(server)];
+    const prefill = closes(new FakeEngine('prefill', 'p1', at));
+    const first = closes(new FakeEngine('decode', 'd1', at));
+    first.idle = true;
+    const client = closes(openClient(at));
+    const submitted = client.submit({ ...request, key: 'a' });
+    await until(() => first.taken.length === 1, 'the first engine has it');
+    first.client.tokens(first.taken[0]!.admission, 0, Uint32Array.of(100));
+    await until(() => submitted.received === 1, 'its first token is delivered');
+    await first.close();
+    const second = closes(new FakeEngine('decode', 'd2', at));
+    await submitted.ended;
+    expect(submitted.receivedTokens).toEqual([100, 101, 102]);
+    expect(await submitted.ended).toMatchObject({ attempts: 2, decodeEngine: 'd2' });
+    expect(second.taken).toHaveLength(1);
+    expect(prefill.taken).toHaveLength(2);
+  });
+
+  it('an engine drains: it ends what it has and gets no more', async () => {
+    const { at, decode } = await cluster({ leaseS: 5 });
+    decode.idle = true;
+    const client = closes(openClient(at));
+    const submitted = client.submit(request);
+    await until(() => decode.taken.length === 1, 'it has one');
+    const drained = decode.client.drain();
+    const later = client.submit(request);
+    await later.accepted;
+    decode.idle = false;
+    decode.finish(decode.taken[0]!);
+    await drained;
+    expect((await submitted.ended).decodeEngine).toBe('d1');
+    closes(new FakeEngine('decode', 'd2', at));
+    expect((await later.ended).decodeEngine).toBe('d2');
+  });
+
+  it('a restarted scheduler has its leases from the engines and its queue from the clients', async () => {
+    const { server, at, decode } = await cluster({ leaseS: 5 });
+    decode.idle = true;
+    const client = closes(openClient(at));
+    const running = client.submit({ ...request, key: 'running' });
+    await until(() => decode.taken.length === 1, 'one runs');
+    const { admission } = decode.taken[0]!;
+    decode.client.tokens(admission, 0, Uint32Array.of(100));
+    await until(() => running.received === 1, 'a token is delivered');
+    const { port } = server.address;
+    await server.close();
+    const queued = client.submit({ ...request, key: 'queued' });
+    const again = closes(await openServer({ leaseS: 5, graceS: 2 }, { listen: { host: '127.0.0.1', port } }));
+    await until(() => again.ledger!.statistics().leased === 1, 'the lease is back');
+    await until(() => again.ledger!.statistics().parked === 1, 'the queued one is back');
+    expect(again.ledger!.statistics()).toMatchObject({ grace: true, assigned: 0 });
+    decode.finish(decode.taken[0]!);
+    expect(await running.ended).toMatchObject({ attempts: 1, tokens: 3 });
+    expect(running.receivedTokens).toEqual([100, 101, 102]);
+    decode.idle = false;
+    await queued.ended;
+    expect(decode.taken[1]!.admission).toBeGreaterThan(admission + 1000);
+  });
+
+  it('an engine that is not heard loses its leases, and what it says later is dropped', async () => {
+    const { server, at, decode } = await cluster({ leaseS: 0.3 });
+    decode.idle = true;
+    const client = closes(openClient(at));
+    const submitted = client.submit({ ...request, signal: AbortSignal.timeout(60_000) });
+    await until(() => decode.taken.length === 1, 'it has one');
+    client.submit({ ...request, key: 'cancelled' }).cancel();
+    await until(() => server.ledger!.statistics().failed === 1, 'the other is cancelled');
+    submitted.cancel();
+    await expect(submitted.ended).rejects.toMatchObject({ code: 'CANCELLED' });
+    await until(() => decode.client.leases === 0, 'it was told');
+  });
+});
