@@ -43,6 +43,12 @@ function toolAnswer(session, turn, lines) {
   return `Result of ${tools[(session + turn) % tools.length]}, part ${turn}:\n${text.join('\n')}\nGo on.`;
 }
 
+/** The task, and with it what is known already: agents begin with a long context. */
+function opening(session, toolLines) {
+  const task = `Find out ${subjects[session % subjects.length]}. This is task ${session + 1}.`;
+  return toolLines === 0 ? task : `${task}\nWhat is known already:\n${toolAnswer(session, 0, 5 * toolLines)}`;
+}
+
 /** One turn over HTTP, streamed. @returns the reply, and what the front says of it */
 async function complete(url, body) {
   const response = await fetch(`${url}/v1/chat/completions`, {
@@ -78,7 +84,7 @@ export async function runAgents(options) {
     { role: 'system', content: toolLines === 0 ? briefSystem : system },
     {
       role: 'user',
-      content: `Find out ${subjects[session % subjects.length]}. This is task ${session + 1}.`,
+      content: opening(session, toolLines),
     },
   ]);
   const records = [];

@@ -85,10 +85,12 @@ export async function overlap(options, { hits, fresh, rounds, loadShare }) {
     load_then_compute: open({ links: (name) => links(`b-${name}`), layerwise: false }),
   };
   const first = { layerwise: [], load_then_compute: [] };
+  // New tokens of its own for each, or the second would find what the first has stored.
+  const seeds = { layerwise: 5000, load_then_compute: 15_000 };
   for (let i = 0; i <= rounds; i++) {
     // In turns, and each first every other time: whoever reads first from a disk pays for both.
     const order = i % 2 === 0 ? ['layerwise', 'load_then_compute'] : ['load_then_compute', 'layerwise'];
-    for (const way of order) first[way].push((await ask(ways[way].cluster, 5000 + 41 * i)).ms);
+    for (const way of order) first[way].push((await ask(ways[way].cluster, seeds[way] + 41 * i)).ms);
   }
   for (const { cluster } of Object.values(ways)) await cluster.close();
   // Without the first round, in which both warm up; from the batch's forming (its hits have been read) to its last layer.

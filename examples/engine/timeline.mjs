@@ -79,10 +79,11 @@ export async function timelineSvg({ begunUs, rows, cachedTokens, newTokens }, ti
     animation: false,
     title: {
       text: title,
+      left: 10,
       subtext: `${cachedTokens} tokens from the store, ${newTokens} computed`,
       textStyle: { fontSize: 14 },
     },
-    legend: { data: bars.map(([name]) => name), right: 20, top: 8 },
+    legend: { data: bars.map(([name]) => name), right: 20, top: 8, itemGap: 24 },
     grid: { left: 60, right: 20, top: 60, bottom: 40 },
     xAxis: { name: 'ms', nameLocation: 'middle', nameGap: 24 },
     yAxis: { type: 'category', data: rows.map(({ layer }) => String(layer)), inverse: true, name: 'layer' },
