@@ -156,8 +156,9 @@ export class RequestTable {
       this.#take(record, submission);
       record.orphan = false;
     }
+    // Twice on one stream: what has been sent on it is on its way.
+    if (!record.attached) record.sent = Math.min(submission.received?.length ?? 0, record.log.count);
     record.attached = true;
-    record.sent = Math.min(submission.received?.length ?? 0, record.log.count);
     record.acknowledged = false;
     sink.accepted(record.client, record.key);
     this.sendTokens(record);

@@ -1,7 +1,17 @@
 /** The scheduler over gRPC: requests, tokens, engines that leave, drain and die, restarts. */
 import { afterEach, describe, expect, it } from 'vitest';
+import { LeaseLedger } from '../../src/leases/index.js';
 import type { SchedulerServer } from '../../src/serve/index.js';
-import { endpointOf, FakeEngine, openClient, openServer, request, until } from './support.js';
+import {
+  capacityOf,
+  endpointOf,
+  FakeEngine,
+  model,
+  openClient,
+  openServer,
+  request,
+  until,
+} from './support.js';
 
 const closing: { close(): Promise<void> }[] = [];
 const closes = <T extends { close(): Promise<void> }>(one: T): T => {
@@ -137,5 +147,48 @@ describe('engines and schedulers that come and go', () => {
     submitted.cancel();
     await expect(submitted.ended).rejects.toMatchObject({ code: 'CANCELLED' });
     await until(() => decode.client.leases === 0, 'it was told');
+  });
+
+  it('a request submitted twice on one stream has no token repeated', () => {
+    const sent: number[] = [];
+    const nothing = (): void => undefined;
+    const ledger = new LeaseLedger(
+      {
+        ...{
+          model,
+          policy: 'split',
+          blockTokens: 4,
+          blockBytes: 1,
+          decodeSpareBlocks: 1,
+          seed: 1,
+          epoch: 1,
+          graceS: 0,
+        },
+      },
+      {
+        ...{ revoke: nothing, resend: nothing, drained: nothing, accepted: nothing, refused: nothing },
+        ...{ progress: nothing, ended: nothing, assign: nothing },
+        tokens: (_client, _key, first, tokens) => tokens.forEach((__, i) => sent.push(first + i)),
+      },
+    );
+    ledger.at(0);
+    for (const role of ['prefill', 'decode'] as const) {
+      const engines = [{ capacity: capacityOf(role, role), incarnation: 1, addresses: {} }];
+      ledger.hello({ group: role, model, engines, held: [] });
+      ledger.fetch(role, [], 8);
+    }
+    ledger.attach('front');
+    const submission = { ...request, key: 'a', model };
+    ledger.submit('front', submission);
+    ledger.schedule();
+    const { admission } = [...ledger.requests()][0]!.assignment!;
+    ledger.tokens('decode', admission, 0, Uint32Array.of(1, 2));
+    ledger.submit('front', submission);
+    ledger.tokens('decode', admission, 2, Uint32Array.of(3));
+    expect(sent).toEqual([0, 1, 2]);
+    ledger.detach('front');
+    ledger.attach('front');
+    ledger.submit('front', { ...submission, received: Uint32Array.of(1, 2) });
+    expect(sent).toEqual([0, 1, 2, 2]);
   });
 });
