@@ -40,9 +40,11 @@ export class LinkSamples {
     this.#timer = this.#start();
   }
 
-  /** Ends the sampling, before the cluster closes. */
+  /** Ends the sampling with a last look, also where a run was too short for a second one. */
   stop(): readonly LinkSample[] {
     clearInterval(this.#timer);
+    this.#take();
+    clearInterval(this.#timer); // a last look may have set another one
     return this.#samples;
   }
 }

@@ -41,8 +41,9 @@ TEST_F(EvictorTest, KeepsTheStoreBelowItsCapacity) {
     }
   }
   EXPECT_TRUE(soon([&] { return store->stat().store_bytes <= static_cast<int64_t>(95 * kBlockBytes); }));
+  // Counted when a collection ends; the bytes go while it runs.
+  EXPECT_TRUE(soon([&] { return store->stat().evictions.evicted_blocks >= 200; }));
   const StoreStatistics stat = store->stat();
-  EXPECT_GE(stat.evictions.evicted_blocks, 200u);
   EXPECT_EQ(stat.evictions.failures, 0u);
   EXPECT_LE(blocks_stored(*store, keys), 100u);
   EXPECT_GE(blocks_stored(*store, keys), 80u);
