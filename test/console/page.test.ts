@@ -16,8 +16,9 @@ describe.skipIf(executablePath === undefined)('the page in headless Chromium', (
   let opened: Awaited<ReturnType<typeof openConsole>>;
   beforeAll(async () => {
     opened = await openConsole();
-    // Chromium refuses to sandbox what runs as root; it loads this test's own page only.
-    browser = await chromium.launch({ executablePath: executablePath!, args: ['--no-sandbox'] });
+    // Chromium refuses to sandbox what runs as root; it loads this test's own page only. A sanitizer's library is not for it.
+    const { LD_PRELOAD: _, ...env } = process.env;
+    browser = await chromium.launch({ executablePath: executablePath!, args: ['--no-sandbox'], env });
   }, 60_000);
   afterAll(async () => {
     await browser.close();
