@@ -10,6 +10,7 @@ import {
   loadMessage,
   protocolVersions,
   schedulerService,
+  Turn,
   stageNumber,
   type AssignmentMessage,
   type EngineCommand,
@@ -17,7 +18,6 @@ import {
 } from '../wire/index.js';
 import { Connection, type EndpointOptions } from './connection.js';
 import { failureOf, heldMessage, leaseOf, type AssignmentDetails, type EngineLease } from './engine-lease.js';
-import { Turn } from './turn.js';
 
 export interface EngineClientOptions extends EndpointOptions {
   readonly model: string;

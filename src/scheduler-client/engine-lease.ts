@@ -72,17 +72,21 @@ export function heldMessage({ engine, assignment, details, done, failure }: Engi
   };
 }
 
+/** A typed array costs a microsecond to make. */
+const noBytes = new Uint8Array();
+const noTokens = new Uint32Array();
+
 function detailsOf(message: AssignmentMessage): AssignmentDetails {
   const { promptTokens = 0, hitTokens = 0, maxNewTokens = 0, attempt = 0, traceparent = '' } = message;
   return {
     ...{ promptTokens, hitTokens, maxNewTokens, attempt, traceparent },
-    payload: message.payload ? Uint8Array.from(message.payload) : new Uint8Array(),
-    resumeTokens: Uint32Array.from(message.resumeTokens ?? []),
+    payload: message.payload ? Uint8Array.from(message.payload) : noBytes,
+    resumeTokens: message.resumeTokens ? Uint32Array.from(message.resumeTokens) : noTokens,
   };
 }
 
-function logOf(tokens: readonly number[] = []): TokenLog {
+function logOf(tokens: readonly number[] | undefined): TokenLog {
   const log = new TokenLog();
-  log.append(0, Uint32Array.from(tokens));
+  if (tokens) log.append(0, Uint32Array.from(tokens));
   return log;
 }

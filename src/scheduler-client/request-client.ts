@@ -4,6 +4,7 @@ import {
   errorOf,
   protocolVersions,
   schedulerService,
+  Turn,
   stagesOf,
   type RequestEvent,
   type RequestMessage,
@@ -11,7 +12,6 @@ import {
 } from '../wire/index.js';
 import { Connection, type EndpointOptions } from './connection.js';
 import { Submitted, type SubmissionOptions } from './submitted.js';
-import { Turn } from './turn.js';
 
 export interface RequestClientOptions extends EndpointOptions {
   /** Scope of the keys, the same after a restart of the client; default: a random one. */

@@ -29,6 +29,8 @@ export interface EngineStreamHost {
   closed(group: string, stream: EngineStream): void;
 }
 
+/** An acknowledgement that goes with nothing else waits for so long. */
+const acknowledgeMs = 20;
 /** Bytes of payloads in one message; what comes after goes in the next. */
 const maxBatchBytes = 4 << 20;
 
@@ -44,6 +46,7 @@ export class EngineStream {
   #renewed = 0;
   #sentRenewed = 0;
   #sentAck = 0;
+  #sentMs = -Infinity;
   #dirty = false;
 
   constructor(call: Duplex<EngineMessage, EngineCommand>, host: EngineStreamHost) {
@@ -181,8 +184,11 @@ export class EngineStream {
   /** Sends what has been gathered, and what was received since the last time. */
   flush(): void {
     const { received } = this.#stream;
+    const nowMs = performance.now();
     const news = this.#renewed !== this.#sentRenewed || received !== this.#sentAck;
-    if (!this.#dirty && !news && !this.#out.welcome) return;
+    const due = news && nowMs - this.#sentMs >= acknowledgeMs;
+    if (!this.#dirty && !due && !this.#out.welcome && !this.#out.notices) return;
+    this.#sentMs = nowMs;
     const out = this.#out;
     this.#out = {};
     this.#batchBytes = 0;

@@ -17,6 +17,7 @@ import {
   protocolVersions,
   schedulerService,
   serviceName,
+  Turn,
   type Description,
   type EngineCommand,
   type EngineMessage,
@@ -58,7 +59,6 @@ class Term implements LeaseSink {
   readonly #engines = new Map<string, EngineStream>();
   readonly #clients = new Map<string, RequestStream>();
   readonly #tick: NodeJS.Timeout;
-  #turning = false;
 
   constructor(options: LeaseOptions) {
     this.ledger = new LeaseLedger(options, this);
@@ -72,17 +72,16 @@ class Term implements LeaseSink {
     this.#tick = setInterval(() => this.turn(), tickMs);
   }
 
-  /** The first event of a turn of the event loop; what all of them lead to is sent at its end. */
-  turn(): void {
-    if (this.#turning) return;
-    this.#turning = true;
+  readonly #turn = new Turn(() => {
     this.ledger.at(performance.now() / 1000);
-    setImmediate(() => {
-      this.#turning = false;
-      this.ledger.schedule();
-      for (const stream of this.#engines.values()) stream.flush();
-      for (const stream of this.#clients.values()) stream.flush();
-    });
+    this.ledger.schedule();
+    for (const stream of this.#engines.values()) stream.flush();
+    for (const stream of this.#clients.values()) stream.flush();
+  });
+
+  /** An event is about to be dealt with; what it leads to is sent at the end of the turn of the event loop. */
+  turn(): void {
+    if (this.#turn.ask()) this.ledger.at(performance.now() / 1000);
   }
 
   readonly engineHost = {

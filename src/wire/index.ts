@@ -10,3 +10,4 @@ export {
   serviceName,
   type SchedulerService,
 } from './service.js';
+export { Turn } from './turn.js';

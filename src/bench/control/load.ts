@@ -1,4 +1,5 @@
 /** On a thread of its own: front ends that submit, and engines that do nothing but say that they have. */
+import { setMaxListeners } from 'node:events';
 import { parentPort, workerData } from 'node:worker_threads';
 import { EngineClient, RequestClient } from '../../scheduler-client/index.js';
 import type { Assignment, EngineCapacity, EngineRole } from '../../scheduler/index.js';
@@ -6,6 +7,7 @@ import type { ControlLoadOptions, ControlLoadResult } from './types.js';
 
 const blockTokens = 64;
 const tickMs = 1;
+const warmUpMs = 3000;
 
 class Load {
   readonly #options: ControlLoadOptions;
@@ -22,6 +24,7 @@ class Load {
 
   constructor(options: ControlLoadOptions) {
     this.#options = options;
+    setMaxListeners(0, this.#stop.signal);
     const { endpoint, model, clients } = options;
     this.#engines = groupsOf(options).map((capacities) => this.#group(capacities));
     this.#clients = Array.from(
@@ -104,7 +107,7 @@ class Load {
       if (!stopped) this.#submit(next);
     };
     for (let i = 0; i < outstanding; i++) next();
-    await pause(seconds * 500); // until the code is compiled
+    await pause(warmUpMs); // until the code is compiled
     this.#reset();
     const startedMs = performance.now();
     await pause(seconds * 1000);
