@@ -211,7 +211,7 @@ export class ModelGroup {
   }
 
   #take(stream: Stream<Up, Down>, message: Down): void {
-    if (this.#stream !== stream || message.epoch < this.#epoch) return;
+    if (this.#stream !== stream || stream.broken || message.epoch < this.#epoch) return;
     this.#epoch = message.epoch;
     while (this.#renewals.length > 0 && this.#renewals[0]!.number <= message.renewed) {
       this.#renewedS = Math.max(this.#renewedS, this.#renewals.shift()!.atS);
