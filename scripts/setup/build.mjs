@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import {
+  chmodSync,
   copyFileSync,
   existsSync,
   mkdirSync,
@@ -94,10 +95,10 @@ export function copyPlotLibrary() {
 export function buildTypeScript() {
   buildWhenStale('the TypeScript', typeScriptInputs, distFolder, () => {
     rmSync(distFolder, { recursive: true, force: true });
-    return run(process.execPath, [
-      join(root, 'node_modules/typescript/bin/tsc'),
-      '-p',
-      'tsconfig.build.json',
-    ]);
+    const compiler = join(root, 'node_modules/typescript/bin/tsc');
+    if (!run(process.execPath, [compiler, '-p', 'tsconfig.build.json'])) return false;
+    // npm does that once, when it first links the command (`npx dualpath`), and not for one that is built again.
+    chmodSync(join(distFolder, 'cli/main.js'), 0o755);
+    return true;
   });
 }

@@ -33,7 +33,12 @@ export function lockIsInstalled(wanted, installed) {
 export function installNpmPackages() {
   const installedPath = join(root, 'node_modules/.package-lock.json');
   const wanted = readJson(join(root, 'package-lock.json')).packages;
-  if (existsSync(installedPath) && lockIsInstalled(wanted, readJson(installedPath).packages)) return;
+  if (existsSync(installedPath)) {
+    const installed = readJson(installedPath).packages;
+    // npm also writes that list when it only resolves the lock file, without the packages themselves.
+    const present = Object.keys(installed).every((path) => existsSync(join(root, path, 'package.json')));
+    if (present && lockIsInstalled(wanted, installed)) return;
+  }
   say('installing npm packages');
   if (!run('npm', ['ci', '--no-audit', '--no-fund'])) {
     throw new SetupError('npm ci failed; its output is above');

@@ -30,6 +30,7 @@ const testRequirements = [
   { name: 'libgtest-dev', present: () => hasLibrary('gtest_main') },
   { name: 'clang-format', present: () => hasCommand('clang-format') },
   { name: 'fio', present: () => hasCommand('fio') },
+  { name: 'etcd-server', present: () => hasCommand('etcd') },
   { name: 'chromium', present: () => ['chromium', 'chromium-browser', 'google-chrome'].some(hasCommand) },
 ];
 
