@@ -22,6 +22,14 @@ inline Napi::Error status_error(Napi::Env env, const Status& status) {
   return error;
 }
 
+// Whether JavaScript runs there still, to be answered: not where the environment is ending.
+inline bool can_answer(napi_env env) {
+  napi_value object = nullptr;
+  napi_value value = nullptr;
+  return napi_create_object(env, &object) == napi_ok && napi_get_boolean(env, true, &value) == napi_ok &&
+         napi_set_named_property(env, object, "runs", value) == napi_ok;
+}
+
 inline void throw_status(Napi::Env env, const Status& status) {
   status_error(env, status).ThrowAsJavaScriptException();
 }

@@ -1,7 +1,10 @@
 // The measured loop of storage benchmarks (native/uring/storage_load.h), off the JavaScript thread.
+#include <fcntl.h>
+
 #include <cstring>
 
 #include "objects.h"
+#include "store/posix.h"
 #include "uring/storage_load.h"
 
 namespace dualpath::bindings {
@@ -40,7 +43,13 @@ class LoadWorker : public Worker {
   void keep(Napi::Object checksums) { kept_ = Napi::Persistent(checksums); }
 
  protected:
-  void Execute() override { status_ = run_load(options, &result_); }
+  void Execute() override {
+    // Calls are made as an engine makes them for a store there. What cannot be opened is told by the load
+    // itself.
+    const store::ScopedFd place(open(options.path.c_str(), O_PATH | O_CLOEXEC));
+    options.offload = place.valid() && !store::on_local_file_system(place.get());
+    status_ = run_load(options, &result_);
+  }
   Napi::Value value() override {
     Napi::Object out = Napi::Object::New(Env());
     out.Set("operations", number(Env(), result_.operations));
@@ -54,6 +63,7 @@ class LoadWorker : public Worker {
     out.Set("verifyP50Ns", number(Env(), result_.verify_p50_ns));
     out.Set("mismatches", number(Env(), result_.mismatches));
     out.Set("storageIo", storage_io_name(result_.storage_io));
+    out.Set("offload", options.offload);
     return out;
   }
 

@@ -91,6 +91,9 @@ class StoreObject : public Wrap<StoreObject> {
   const std::shared_ptr<store::ChainCache>& chains() const { return chains_; }  // null: none wanted
 
  private:
+  struct Opening;
+  struct OpeningJob;
+  static Napi::Value open(const Napi::CallbackInfo& info);
   Napi::Value facts(const Napi::CallbackInfo& info);
   Napi::Value statistics(const Napi::CallbackInfo& info);
   std::shared_ptr<store::BlockStore> store_;

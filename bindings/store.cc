@@ -1,4 +1,8 @@
 #include <algorithm>
+#include <memory>
+#include <new>
+#include <string>
+#include <vector>
 
 #include "objects.h"
 #include "store_tool.h"
@@ -16,52 +20,129 @@ Napi::Object faults_value(Napi::Env env, const std::array<uint64_t, store::kBloc
 
 void StoreObject::define(Napi::Env env, Napi::Object exports) {
   exports.Set("Store", DefineClass(env, "Store",
-                                   {InstanceMethod<&StoreObject::facts>("facts"),
+                                   {StaticMethod<&StoreObject::open>("open"),
+                                    InstanceMethod<&StoreObject::facts>("facts"),
                                     InstanceMethod<&StoreObject::statistics>("statistics")}));
 }
 
-// {path, identity, layerBytes: number[], salt?: Uint8Array, create?, indexCapacity?, chainCacheBytes?}
+// Opening reads directories, and on a slow file system takes seconds.
+struct StoreObject::Opening {
+  std::string path;
+  std::string identity;
+  std::vector<uint64_t> layer_bytes;
+  std::vector<uint8_t> salt;
+  store::StoreOptions options;
+  uint64_t chain_bytes = 0;
+  std::unique_ptr<store::BlockStore> store;
+  std::unique_ptr<store::ChainCache> chains;
+
+  // False, with an exception pending, for what are no such options.
+  bool parse(Napi::Env env, Napi::Value value) {
+    Options from(env, value);
+    path = from.string("path");
+    identity = from.string("identity");
+    options.create = from.boolean("create", true);
+    if (from.has("namespace")) options.namespace_name = from.string("namespace");
+    options.index_capacity = from.u64("indexCapacity", options.index_capacity);
+    chain_bytes = from.u64("chainCacheBytes", size_t{64} << 20);
+    options.capacity_bytes = from.u64("capacityBytes");
+    const Napi::Value layers = from.get("layerBytes");
+    if (!layers.IsArray()) from.fail("layerBytes", "an array");
+    if (!from.ok()) return false;
+    const Napi::Array array = layers.As<Napi::Array>();
+    for (uint32_t i = 0; i < array.Length(); i++) layer_bytes.push_back(u64_of(array.Get(i)));
+    if (!from.has("salt")) return true;
+    const Napi::Value given = from.get("salt");
+    if (!given.IsTypedArray() || given.As<Napi::TypedArray>().TypedArrayType() != napi_uint8_array) {
+      from.fail("salt", "a Uint8Array");
+      return false;
+    }
+    const auto bytes = given.As<Napi::Uint8Array>();
+    salt.assign(bytes.Data(), bytes.Data() + bytes.ByteLength());
+    return true;
+  }
+
+  Status run() {
+    store::BlockFormat format;
+    Status status = store::BlockFormat::create(identity, layer_bytes, &format);
+    if (status.ok()) status = store::BlockStore::open(path, format, salt, options, &store);
+    if (status.ok() && chain_bytes > 0) status = store::ChainCache::create(chain_bytes, &chains);
+    return status;
+  }
+};
+
+// Plain napi_async_work, as in store_tool.cc.
+struct StoreObject::OpeningJob {
+  Opening opening;
+  Status status;
+  napi_ref store_class = nullptr;
+  napi_deferred deferred = nullptr;
+  napi_async_work work = nullptr;
+
+  void execute() noexcept try { status = opening.run(); } catch (const std::bad_alloc&) {
+    status = Status::error("MEMORY_LIMIT", "block store " + opening.path + ": no memory to open it");
+  }
+
+  void settle(napi_env env) {
+    if (can_answer(env)) answer(env);
+    napi_delete_reference(env, store_class);
+    napi_delete_async_work(env, work);
+  }
+
+  void answer(napi_env env) {
+    napi_value constructor = nullptr;
+    napi_value opened = nullptr;
+    napi_value object = nullptr;
+    if (!status.ok()) {
+      napi_reject_deferred(env, deferred, status_error(env, status).Value());
+    } else if (napi_get_reference_value(env, store_class, &constructor) == napi_ok &&
+               napi_create_external(env, &opening, nullptr, nullptr, &opened) == napi_ok &&
+               napi_new_instance(env, constructor, 1, &opened, &object) == napi_ok) {
+      napi_resolve_deferred(env, deferred, object);
+    }
+  }
+};
+
+// open(options) -> Promise of a Store: the same, off the JavaScript thread.
+Napi::Value StoreObject::open(const Napi::CallbackInfo& info) {
+  const Napi::Env env = info.Env();
+  auto job = std::make_unique<OpeningJob>();
+  if (!job->opening.parse(env, info[0])) return env.Undefined();
+  napi_value name = nullptr;
+  napi_value promise = nullptr;
+  const auto execute = [](napi_env, void* data) { static_cast<OpeningJob*>(data)->execute(); };
+  const auto complete = [](napi_env running, napi_status, void* data) {
+    std::unique_ptr<OpeningJob>(static_cast<OpeningJob*>(data))->settle(running);
+  };
+  if (napi_create_string_utf8(env, "dualpath.store", NAPI_AUTO_LENGTH, &name) == napi_ok &&
+      napi_create_reference(env, info.This(), 1, &job->store_class) == napi_ok &&
+      napi_create_promise(env, &job->deferred, &promise) == napi_ok &&
+      napi_create_async_work(env, nullptr, name, execute, complete, job.get(), &job->work) == napi_ok &&
+      napi_queue_async_work(env, job->work) == napi_ok) {
+    job.release();  // complete has it
+    return {env, promise};
+  }
+  throw_status(env, Status::error("CLOSED", "the environment is ending"));
+  return env.Undefined();
+}
+
+// {path, identity, layerBytes: number[], salt?: Uint8Array, create?, indexCapacity?, chainCacheBytes?,
+// capacityBytes?, namespace?}, or what a job has opened.
 StoreObject::StoreObject(const Napi::CallbackInfo& info) : Wrap(info) {
   const Napi::Env env = info.Env();
-  Options options(env, info[0]);
-  const std::string path = options.string("path");
-  const std::string identity = options.string("identity");
-  store::StoreOptions wanted;
-  wanted.create = options.boolean("create", true);
-  if (options.has("namespace")) wanted.namespace_name = options.string("namespace");
-  wanted.index_capacity = options.u64("indexCapacity", wanted.index_capacity);
-  const uint64_t chain_bytes = options.u64("chainCacheBytes", size_t{64} << 20);
-  wanted.capacity_bytes = options.u64("capacityBytes");
-  const Napi::Value layers = options.get("layerBytes");
-  if (!layers.IsArray()) options.fail("layerBytes", "an array");
-  if (!options.ok()) return;
-  std::vector<uint64_t> layer_bytes;
-  const Napi::Array array = layers.As<Napi::Array>();
-  for (uint32_t i = 0; i < array.Length(); i++) {
-    layer_bytes.push_back(u64_of(array.Get(i)));
-  }
-  std::span<const uint8_t> salt;
-  if (options.has("salt")) {
-    const Napi::Value value = options.get("salt");
-    if (!value.IsTypedArray() || value.As<Napi::TypedArray>().TypedArrayType() != napi_uint8_array) {
-      options.fail("salt", "a Uint8Array");
+  Opening here;
+  Opening* opening = &here;
+  if (info[0].IsExternal()) {
+    opening = info[0].As<Napi::External<Opening>>().Data();
+  } else {
+    if (!here.parse(env, info[0])) return;
+    if (const Status status = here.run(); !status.ok()) {
+      throw_status(env, status);
       return;
     }
-    const auto bytes = value.As<Napi::Uint8Array>();
-    salt = {bytes.Data(), bytes.ByteLength()};
   }
-  store::BlockFormat format;
-  Status status = store::BlockFormat::create(identity, layer_bytes, &format);
-  std::unique_ptr<store::BlockStore> opened;
-  if (status.ok()) status = store::BlockStore::open(path, format, salt, wanted, &opened);
-  std::unique_ptr<store::ChainCache> chains;
-  if (status.ok() && chain_bytes > 0) status = store::ChainCache::create(chain_bytes, &chains);
-  if (!status.ok()) {
-    throw_status(env, status);
-    return;
-  }
-  store_ = std::move(opened);
-  chains_ = std::move(chains);
+  store_ = std::move(opening->store);
+  chains_ = std::move(opening->chains);
 }
 
 Napi::Value StoreObject::facts(const Napi::CallbackInfo& info) {

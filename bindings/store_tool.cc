@@ -61,20 +61,12 @@ class Job {
   }
 
   void settle(napi_env env) {
-    if (!runs(env)) return;
+    if (!can_answer(env)) return;
     if (status_.ok()) {
       napi_resolve_deferred(env, deferred_, answer_(env, result_));
     } else {
       napi_reject_deferred(env, deferred_, status_error(env, status_).Value());
     }
-  }
-
-  // Whether there still is somebody to answer.
-  static bool runs(napi_env env) {
-    napi_value object = nullptr;
-    napi_value value = nullptr;
-    return napi_create_object(env, &object) == napi_ok && napi_get_boolean(env, true, &value) == napi_ok &&
-           napi_set_named_property(env, object, "runs", value) == napi_ok;
   }
 
   std::shared_ptr<StoreRoot> root_;

@@ -130,20 +130,22 @@ bool BlockStore::probe(const BlockKey& key) noexcept {
   return false;
 }
 
-// position: of the log when the block was seen, or was not condemned.
+// position: of the log when the block was seen, or was not condemned. Whoever has caught up beyond it has not
+// met the key, so it stays out; and what is announced after this is caught up with after this. It must never
+// be in for a moment: another thread's look-up that begins in that moment would hold a block that is gone.
 void BlockStore::add_to_index(const BlockKey& key, uint64_t position) noexcept {
+  const std::lock_guard lock(catch_up_mutex_);
+  if (caught_up_.load(std::memory_order_relaxed) > position) return;
   if (index_.insert(key) == KeyIndex::Insert::kFull) {
     counters_.index_overflows.fetch_add(1, std::memory_order_relaxed);
   }
-  // Another thread may have caught up since, without meeting the key.
-  if (log_.announced() != position) index_.erase(key);
 }
 
-void BlockStore::publish(const BlockKey& key, uint32_t depth) noexcept {
+void BlockStore::publish(const BlockKey& key, uint64_t settled, uint32_t depth) noexcept {
   counters_.published.fetch_add(1, std::memory_order_relaxed);
-  // A collector may be about to unlink the file of that name that was there before, and take this one.
-  const uint64_t position = log_.announced();
-  if (!log_.condemned(key)) add_to_index(key, position);
+  // A collector that was at work since may have meant the file of that name that was there before, and have
+  // taken this one: then a look-up has to look.
+  if (log_.announced() == settled) add_to_index(key, settled);
   ages_->published(key, depth);
   log_.add_bytes(static_cast<int64_t>(format_.file_bytes()));
   if (evictor_ != nullptr) evictor_->published();

@@ -93,6 +93,8 @@ class BlockStore {
   // chain_root of the identity, the namespace's name and the salt.
   const BlockKey& root_key() const noexcept { return root_key_; }
   int root_fd() const noexcept { return root_.get(); }  // valid as long as the store
+  // False: a file system over a network, or one that this does not know.
+  bool local() const noexcept { return local_; }
 
   // Both write a path relative to root_fd() into out[kBlockPathBytes]. Every temp_path is a new one, also
   // across threads, forked processes and hosts.
@@ -119,6 +121,8 @@ class BlockStore {
   // from before the look-up.
   size_t hold(const BlockKey* keys, size_t found, uint64_t position) noexcept;
   uint64_t eviction_position() const noexcept { return log_.announced(); }
+  // Up to here evictions are over; what came later may be going on.
+  uint64_t settled_position() const noexcept { return log_.settled(); }
   // Of the first `held` blocks of a chain; the chain's first `stored` blocks are aged: those that were hit
   // and those that have been written since.
   void release(const BlockKey* keys, size_t held, size_t stored) noexcept;
@@ -127,8 +131,9 @@ class BlockStore {
   void pin(const BlockKey& key) noexcept { pins_.pin(key); }
   void unpin(const BlockKey& key) noexcept { pins_.unpin(key); }
 
-  // The caller has renamed the block to its place; depth: its position in its chain.
-  void publish(const BlockKey& key, uint32_t depth = 0) noexcept;
+  // The caller has renamed the block to its place. settled: settled_position() from before that; depth: the
+  // block's position in its chain.
+  void publish(const BlockKey& key, uint64_t settled, uint32_t depth = 0) noexcept;
   // The block's file is gone.
   void forget(const BlockKey& key) noexcept;
   // The block failed verification: its file leaves the store, so that it is not served again and a good
@@ -196,7 +201,7 @@ class BlockStore {
   Counters counters_;
   EvictionLog log_;
   PinTable pins_;
-  std::mutex catch_up_mutex_;
+  std::mutex catch_up_mutex_;                 // held to catch up, and to add to the index
   std::atomic<uint64_t> caught_up_{0};        // position in the log up to which the index is true
   std::atomic<uint64_t> namespace_stamp_{0};  // of the directory that the index is about
   std::unique_ptr<AgeWriter> ages_;

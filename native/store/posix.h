@@ -1,7 +1,9 @@
 // What the store's files share: descriptors that close themselves and errors of system calls.
 #pragma once
+#include <stdio.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -34,6 +36,10 @@ class ScopedFd {
 
 // STORAGE_IO or NO_SPACE, naming the call, the path and the errno, and a remedy where there is a known one.
 Status io_error(const char* call, const std::string& path, int sys_errno);
+
+enum class Reach : uint8_t { kUnknown, kThisHost, kOtherHosts };
+// By the type that a table as proc_pid_mountinfo(5) describes it names for a mount.
+Reach mount_reach(FILE* mountinfo, uint64_t mount_id) noexcept;
 
 // Whether the file system is one that no other host can have mounted at the same time.
 bool on_local_file_system(int fd) noexcept;

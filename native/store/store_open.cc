@@ -145,7 +145,8 @@ void BlockStore::start_sharing() {
   local_ = on_local_file_system(root_fd());
   log_.open(root_fd());
   pins_.open(root_fd(), nonce_, options_.capacity_bytes);
-  caught_up_ = log_.announced();
+  // Not what is announced: a collector may be about to unlink what the index is going to be filled with.
+  caught_up_ = log_.settled();
   namespace_stamp_ = namespace_stamp();
   ages_ = std::make_unique<AgeWriter>(root_fd(), block_directory_, options_.age_interval_s);
   if (options_.capacity_bytes != 0) {

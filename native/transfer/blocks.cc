@@ -122,6 +122,7 @@ bool TransferEngine::start_block(Active& active, uint64_t now, BlockIo& io) {
     store.block_path(key, op->path);
   } else {
     store.format().seal(op->buffer, key);
+    op->settled = store.settled_position();
     store.temp_path(op->path);
     store.block_path(key, op->final_path);
   }
@@ -134,6 +135,7 @@ bool TransferEngine::start_block(Active& active, uint64_t now, BlockIo& io) {
   active.cursor++;
   active.in_flight++;
   op->direct = direct_io_;
+  op->offload = !store.local();
   io.start(op);
   return true;
 }
@@ -204,7 +206,7 @@ bool TransferEngine::judge_block(const BlockOp& op, Active& active) {
     if (op.existed) {
       store.longest_prefix(&key, 1);
     } else {
-      store.publish(key, active.d.first_block + op.index);
+      store.publish(key, op.settled, active.d.first_block + op.index);
     }
     return true;
   }

@@ -38,7 +38,7 @@ BlockOp* BlockIo::acquire() {
   if (free_.empty()) return nullptr;
   BlockOp* op = free_.back();
   free_.pop_back();
-  op->write = op->durable = op->direct = false;
+  op->write = op->durable = op->direct = op->offload = false;
   op->file = BlockOp::kOwnFile;
   op->offset = 0;
   op->due_ns = 0;

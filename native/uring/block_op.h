@@ -30,6 +30,7 @@ struct BlockOp {
   bool write = false;
   bool durable = false;  // a write is on disk, and so is its name, when it ends
   bool direct = false;   // O_DIRECT
+  bool offload = false;  // its file system may make whoever calls it wait: io_uring's workers do
   int file = kOwnFile;   // or an index of BlockIo::add_file: only a range of that file is moved
   uint64_t offset = 0;   // in such a file
   int directory_fd = -1;
@@ -51,6 +52,7 @@ struct BlockOp {
   uint32_t index = 0;
   std::array<uint8_t, 32> key{};
   uint64_t due_ns = 0;
+  uint64_t settled = 0;  // of the store, when a write began
 
   // The chain: calls to make in order, each only if the one before did all that it should.
   std::array<BlockCall, kMaxCalls> chain{};

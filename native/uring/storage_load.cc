@@ -176,6 +176,7 @@ class Load {
     op->write = write();
     op->durable = o_.durable && op->write;
     op->direct = true;
+    op->offload = o_.offload;
     op->index = static_cast<uint32_t>(place);
     op->due_ns = now;
     if (ranges()) {

@@ -27,9 +27,10 @@ struct LoadOptions {
   unsigned depth = 1;   // 1 to BlockIo::kMaxOps
   uint64_t duration_ns = 0;
   uint64_t seed = 0;
-  bool durable = false;                 // kWriteFiles
-  bool once = false;                    // reads: every place once, scattered, and then the end
-  bool huge_pages = true;               // as an engine's arenas have them
+  bool durable = false;    // kWriteFiles
+  bool once = false;       // reads: every place once, scattered, and then the end
+  bool offload = false;    // as on a file system that may make whoever calls it wait (block_op.h)
+  bool huge_pages = true;  // as an engine's arenas have them
   std::span<const uint64_t> checksums;  // XXH3-64 of every place: reads are verified; empty: they are not
   StorageIo storage_io = StorageIo::kAuto;
 };

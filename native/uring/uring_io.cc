@@ -170,14 +170,24 @@ void UringIo::prepare(BlockOp* op, BlockCall call, io_uring_sqe* entry) {
   }
 }
 
+void UringIo::add_call(BlockOp* op, unsigned index, unsigned flags) {
+  io_uring_sqe* entry = io_uring_get_sqe(&ring_);  // never none: there is one for every call of every chain
+  prepare(op, op->chain[index], entry);
+  entry->flags |= flags;
+  io_uring_sqe_set_data64(entry, tag(*op, index));
+}
+
+// Linux takes regular files of any file system for such as answer at once (io_uring/io_uring.c,
+// __io_file_supports_nowait): a read of 9p waits for the server within the call that submits it, unless a
+// worker is asked for; and of what is linked to another request Linux 6.1 does not hear that
+// (io_req_task_submit).
 void UringIo::issue(BlockOp* op) {
-  op->pending = op->failed_index = op->chain_calls;
+  op->failed_index = op->chain_calls;
   op->result = 0;
-  for (unsigned i = 0; i < op->chain_calls; i++) {
-    io_uring_sqe* entry = io_uring_get_sqe(&ring_);  // never none: there is one for every call of every chain
-    prepare(op, op->chain[i], entry);
-    if (i + 1u < op->chain_calls) entry->flags |= IOSQE_IO_LINK;
-    io_uring_sqe_set_data64(entry, tag(*op, i));
+  op->pending = op->offload ? 1 : op->chain_calls;
+  if (op->offload) add_call(op, 0, IOSQE_ASYNC);
+  for (unsigned i = 0; !op->offload && i < op->chain_calls; i++) {
+    add_call(op, i, i + 1u < op->chain_calls ? IOSQE_IO_LINK : 0);
   }
   if (++unsubmitted_ >= kSubmitBatch) submit();
 }
@@ -246,6 +256,10 @@ bool UringIo::answered(BlockOp& op, unsigned index, int result) {
   if ((!whole || index + 1u == op.chain_calls) && index < op.failed_index) {
     op.failed_index = static_cast<uint8_t>(index);
     op.result = result;
+  } else if (op.offload) {
+    add_call(&op, index + 1, IOSQE_ASYNC);
+    unsubmitted_++;
+    return false;
   }
   return --op.pending == 0;
 }

@@ -34,6 +34,7 @@ class UringIo final : public BlockIo {
   void enable();
   void prepare_transfer(const BlockOp* op, int file, io_uring_sqe* entry);
   void prepare(BlockOp* op, BlockCall call, io_uring_sqe* entry);
+  void add_call(BlockOp* op, unsigned index, unsigned flags);
   int enter();
   void settle(unsigned waiting, int rc);
   void take_back(unsigned entries_left, int error);

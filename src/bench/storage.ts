@@ -45,6 +45,8 @@ export interface StorageSizeResult extends StorageFigures {
   readonly sizeBytes: number;
   readonly slices: number;
   readonly storageIo: 'io_uring' | 'thread_pool';
+  /** Calls were made by the kernel's workers, as an engine has it for a store that is not local. */
+  readonly offload: boolean;
   /** Share of the bytes that went through registered buffers. */
   readonly registeredShare: number;
   /** With every request verified, as the store verifies blocks (XXH3-64). */
@@ -218,6 +220,7 @@ async function measureSize(settings: Settings, target: Target): Promise<StorageS
     ...figures,
     slices: slices.length,
     storageIo: slices[0]!.storageIo,
+    offload: slices[0]!.offload,
     registeredShare: sum(slices, (slice) => slice.registeredBytes) / sum(slices, (slice) => slice.bytes),
     verified: { ...figuresOf(verified), mismatches: sum(verified, (slice) => slice.mismatches) },
     checksumNsPerByte: median(verified.map((slice) => slice.verifyP50Ns)) / sizeBytes,

@@ -38,6 +38,8 @@ export interface StorageLoadResult {
   readonly verifyP50Ns: number;
   readonly mismatches: number;
   readonly storageIo: StorageIo;
+  /** The kernel's workers made the calls: the file system is not local, and may make whoever calls it wait. */
+  readonly offload: boolean;
 }
 
 /** Of the strict stub provider (native/verbs/stub/post_cost.h). */

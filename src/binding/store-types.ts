@@ -48,6 +48,18 @@ export interface NativeStoreStatistics {
   readonly sharedWithHost: boolean;
 }
 
+export interface NativeStoreOptions {
+  readonly path: string;
+  readonly identity: string;
+  readonly layerBytes: readonly number[];
+  readonly namespace?: string;
+  readonly salt?: Uint8Array;
+  readonly create?: boolean;
+  readonly indexCapacity?: number;
+  readonly chainCacheBytes?: number;
+  readonly capacityBytes?: number;
+}
+
 export interface NativeStore {
   facts(): {
     readonly path: string;

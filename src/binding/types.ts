@@ -11,7 +11,7 @@ import type {
   NativeRegion,
   NativeRegionOptions,
 } from './memory-types.js';
-import type { NativeStore, NativeStoreTool } from './store-types.js';
+import type { NativeStore, NativeStoreOptions, NativeStoreTool } from './store-types.js';
 import type {
   NativeStubFabric,
   NativeStubOptions,
@@ -309,17 +309,11 @@ export interface NativeAddon {
     bytesPerS: number;
     arbitration?: NativeArbitration;
   }) => NativeNicLink;
-  readonly Store: new (options: {
-    path: string;
-    identity: string;
-    layerBytes: readonly number[];
-    namespace?: string;
-    salt?: Uint8Array;
-    create?: boolean;
-    indexCapacity?: number;
-    chainCacheBytes?: number;
-    capacityBytes?: number;
-  }) => NativeStore;
+  readonly Store: {
+    new (options: NativeStoreOptions): NativeStore;
+    /** The same, off the JavaScript thread. */
+    open(options: NativeStoreOptions): Promise<NativeStore>;
+  };
   readonly StoreTool: new (path: string) => NativeStoreTool;
   readonly Runtime: new (
     onWake: () => void,

@@ -121,7 +121,10 @@ function noteOf(size: StorageSizeResult): string[] {
   const name = formatBytes(size.sizeBytes);
   const registered = `${(100 * size.registeredShare).toFixed(0)} % through registered buffers`;
   const checksum = `checksums ${size.checksumNsPerByte.toFixed(3)} ns/B`;
-  const carried = `${name}: ${size.storageIo}, ${registered}, ${checksum}`;
+  const by = size.offload
+    ? `${size.storageIo} by the kernel's workers (not a local file system)`
+    : size.storageIo;
+  const carried = `${name}: ${by}, ${registered}, ${checksum}`;
   if (size.ratio === undefined) return [carried];
   const ratio = `${size.ratio.toFixed(3)} +- ${size.ratioHalfWidth!.toFixed(3)} of fio's bandwidth`;
   const limit = size.converged === true ? '' : ' (the limit of pairs came first: the disk varies)';

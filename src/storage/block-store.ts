@@ -4,7 +4,14 @@
  */
 import { existsSync, mkdirSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
-import { callNative, native, type NativeStore, type NativeStoreStatistics } from '../binding/index.js';
+import {
+  callNative,
+  fromNative,
+  native,
+  type NativeStore,
+  type NativeStoreOptions,
+  type NativeStoreStatistics,
+} from '../binding/index.js';
 import { DualPathError } from '../errors/index.js';
 import type { BlockLayout } from '../layout/index.js';
 
@@ -53,27 +60,44 @@ export class BlockStore {
    *   INVALID_ARGUMENT, STORAGE_IO, NO_SPACE
    */
   static open(options: BlockStoreOptions): BlockStore {
-    const { layout, path, namespace, salt, indexCapacity, chainCacheBytes, capacityBytes } = options;
-    makeParents(path);
-    const handle = callNative(
-      () =>
-        new (native().Store)({
-          path,
-          identity: layout.identity,
-          layerBytes: Array.from({ length: layout.layers }, (_, layer) => layout.layerBlockBytes(layer)),
-          ...(namespace === undefined ? {} : { namespace: checkNamespace(namespace) }),
-          ...(salt === undefined ? {} : { salt }),
-          ...(capacityBytes === undefined ? {} : { capacityBytes: checkCapacity(capacityBytes) }),
-          ...(indexCapacity === undefined ? {} : { indexCapacity }),
-          ...(chainCacheBytes === undefined ? {} : { chainCacheBytes }),
-        }),
+    const wanted = nativeOptions(options);
+    return new BlockStore(
+      options,
+      callNative(() => new (native().Store)(wanted)),
     );
-    return new BlockStore(options, handle);
+  }
+
+  /**
+   * The same, off this thread: it reads some hundreds of directories, which takes seconds where the file system is slow.
+   * @throws what open throws
+   */
+  static async openAsync(options: BlockStoreOptions): Promise<BlockStore> {
+    const wanted = nativeOptions(options);
+    try {
+      return new BlockStore(options, await native().Store.open(wanted));
+    } catch (error) {
+      throw fromNative(error);
+    }
   }
 
   statistics(): NativeStoreStatistics {
     return this.handle.statistics();
   }
+}
+
+function nativeOptions(options: BlockStoreOptions): NativeStoreOptions {
+  const { layout, path, namespace, salt, indexCapacity, chainCacheBytes, capacityBytes } = options;
+  makeParents(path);
+  return {
+    path,
+    identity: layout.identity,
+    layerBytes: Array.from({ length: layout.layers }, (_, layer) => layout.layerBlockBytes(layer)),
+    ...(namespace === undefined ? {} : { namespace: checkNamespace(namespace) }),
+    ...(salt === undefined ? {} : { salt }),
+    ...(capacityBytes === undefined ? {} : { capacityBytes: checkCapacity(capacityBytes) }),
+    ...(indexCapacity === undefined ? {} : { indexCapacity }),
+    ...(chainCacheBytes === undefined ? {} : { chainCacheBytes }),
+  };
 }
 
 /** The native side takes no name for the default namespace; here that would hide a mistake. */

@@ -1,5 +1,7 @@
+import { once } from 'node:events';
 import { chmodSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { Worker } from 'node:worker_threads';
 import { describe, expect, it } from 'vitest';
 import { blockLayout } from '../../src/layout/index.js';
 import { BlockStore } from '../../src/storage/index.js';
@@ -35,6 +37,38 @@ describe('BlockStore', () => {
     const store = BlockStore.open({ path: join(path, 'store'), layout });
     expect(store.statistics()).toMatchObject({ blocks: 5, bytes: 5 * store.file.fileBytes, probes: 0 });
     expect((await openManager(layout, path, { store }).lookup(tokens(20))).hitBlocks).toBe(4);
+  });
+
+  it('opens off this thread what it opens on it, and refuses the same', async () => {
+    const path = scratchDirectory();
+    await saveSequence(openManager(layout, path), tokens(20), 1);
+    const options = { path: join(path, 'store'), layout, salt: new Uint8Array() };
+    const [here, there] = [BlockStore.open(options), await BlockStore.openAsync(options)];
+    expect([there.file, there.statistics()]).toEqual([here.file, here.statistics()]);
+    expect((await openManager(layout, path, { store: there }).lookup(tokens(20))).hitBlocks).toBe(4);
+    for (const wrong of [
+      { layout: headsLayout(2) },
+      { indexCapacity: 0 },
+      { namespace: '' },
+      { path: '/proc/none/at' },
+    ]) {
+      const errors = [
+        await errorOf(() => BlockStore.open({ ...options, ...wrong })),
+        await errorOf(() => BlockStore.openAsync({ ...options, ...wrong })),
+      ];
+      expect(errors[1]!.message).toBe(errors[0]!.message);
+      expect([errors[1]!.code, errors[1]!.details]).toEqual([errors[0]!.code, errors[0]!.details]);
+    }
+  });
+
+  it('may be opened off a thread that ends meanwhile', async () => {
+    const path = join(scratchDirectory(), 'store');
+    for (let i = 0; i < 5; i++) {
+      const worker = new Worker(new URL('./opening-worker.mjs', import.meta.url), { workerData: path });
+      await once(worker, 'message');
+      await new Promise((resolve) => setTimeout(resolve, 5 * i));
+      expect(await worker.terminate()).toBe(1);
+    }
   });
 
   it('of another layout is refused, naming both', async () => {

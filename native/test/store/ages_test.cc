@@ -39,8 +39,7 @@ TEST_F(EvictionTest, PublicationAndHitsSetAges) {
   };
   const int64_t before_s = time(nullptr);
   for (uint32_t i = 0; i < keys.size(); ++i) {
-    write_block(*store, keys[i]);
-    store->publish(keys[i], i);
+    store_block(*store, keys[i], i);
   }
   store->settle_ages();
   expect_ages(before_s, time(nullptr));
@@ -76,7 +75,7 @@ TEST_F(EvictionTest, AHitIsWrittenOnceAnInterval) {
     ASSERT_EQ(utimensat(AT_FDCWD, block_file(*store, keys[i]).c_str(), times, 0), 0);
   }
   const auto third = must_open(options);
-  third->publish(keys[3], 3);
+  third->publish(keys[3], third->settled_position(), 3);
   third->settle_ages();
   third->release(keys.data(), 0, 4);
   third->settle_ages();
@@ -112,8 +111,7 @@ TEST_F(EvictionTest, ClosingWritesWhatIsQueued) {
   for (int round = 0; round < 3; ++round) {
     const auto store = must_open();
     for (uint32_t i = 0; i < keys.size(); ++i) {
-      write_block(*store, keys[i]);
-      store->publish(keys[i], i);
+      store_block(*store, keys[i], i);
     }
   }
   const auto store = must_open();

@@ -17,8 +17,7 @@ TEST_F(StoreTest, FindsWhatIsPublishedAndServesIt) {
   const std::vector<BlockKey> keys = make_keys(6);
   EXPECT_EQ(store->longest_prefix(keys.data(), keys.size()), 0u);
   for (size_t i = 0; i < 4; ++i) {
-    write_block(*store, keys[i]);
-    store->publish(keys[i]);
+    store_block(*store, keys[i]);
   }
   EXPECT_EQ(store->longest_prefix(keys.data(), keys.size()), 4u);
   EXPECT_EQ(store->longest_prefix(keys.data(), 2), 2u);
@@ -37,8 +36,7 @@ TEST_F(StoreTest, StopsAtTheFirstGap) {
   const auto store = must_open();
   const std::vector<BlockKey> keys = make_keys(5);
   for (const size_t i : {0u, 1u, 3u, 4u}) {
-    write_block(*store, keys[i]);
-    store->publish(keys[i]);
+    store_block(*store, keys[i]);
   }
   EXPECT_EQ(store->longest_prefix(keys.data(), keys.size()), 2u);
   EXPECT_EQ(store->stat().probes, 1u);
@@ -89,8 +87,7 @@ TEST_F(StoreTest, SeesTheBlocksOfAnotherStoreOnTheSameDirectory) {
   const auto reader = must_open();
   const std::vector<BlockKey> keys = make_keys(5);
   for (size_t i = 0; i < 4; ++i) {
-    write_block(*writer, keys[i]);
-    writer->publish(keys[i]);
+    store_block(*writer, keys[i]);
   }
   EXPECT_EQ(reader->longest_prefix(keys.data(), keys.size()), 4u);
   EXPECT_EQ(reader->stat().probes, 5u);
@@ -135,8 +132,7 @@ TEST_F(StoreTest, ProbesForWhatAFullIndexCannotHold) {
   const auto store = must_open({.create = true, .index_capacity = 3});
   const std::vector<BlockKey> keys = make_keys(6);
   for (size_t i = 0; i < 5; ++i) {
-    write_block(*store, keys[i]);
-    store->publish(keys[i]);
+    store_block(*store, keys[i]);
   }
   EXPECT_EQ(store->stat().blocks, 3u);
   EXPECT_EQ(store->stat().index_capacity, 3u);
@@ -154,8 +150,7 @@ TEST_F(StoreTest, ForgetsABlockThatVanished) {
   const auto store = must_open();
   const std::vector<BlockKey> keys = make_keys(2);
   for (const BlockKey& key : keys) {
-    write_block(*store, key);
-    store->publish(key);
+    store_block(*store, key);
   }
   ASSERT_EQ(unlink(block_file(*store, keys[1]).c_str()), 0);
   EXPECT_EQ(store->longest_prefix(keys.data(), 2), 2u);  // the index is a hint
@@ -168,8 +163,7 @@ TEST_F(StoreTest, ForgetsABlockThatVanished) {
 TEST_F(StoreTest, TakesABadBlockOutOfServiceAndItsRewriteIn) {
   const auto store = must_open();
   const BlockKey key = make_keys(1)[0];
-  write_block(*store, key);
-  store->publish(key);
+  store_block(*store, key);
   std::string spoiled = read_text(block_file(*store, key));
   spoiled[5000] ^= 1;
   write_text(block_file(*store, key), spoiled);
@@ -180,8 +174,7 @@ TEST_F(StoreTest, TakesABadBlockOutOfServiceAndItsRewriteIn) {
   EXPECT_EQ(read_text(root_ + "/bad/" + key.to_hex() + ".kvb"), spoiled);
   EXPECT_EQ(must_open()->longest_prefix(&key, 1), 0u);
 
-  write_block(*store, key);
-  store->publish(key);
+  store_block(*store, key);
   EXPECT_EQ(store->longest_prefix(&key, 1), 1u);
   EXPECT_TRUE(read_block(*store, key).ok());
   EXPECT_EQ(store->stat().quarantined, 1u);
@@ -191,7 +184,7 @@ TEST_F(StoreTest, TakesABadBlockOutOfServiceAndItsRewriteIn) {
 TEST_F(StoreTest, QuarantineOfAVanishedBlockIsFine) {
   const auto store = must_open();
   const BlockKey key = make_keys(1)[0];
-  store->publish(key);
+  store->publish(key, store->settled_position());
   EXPECT_TRUE(store->quarantine(key).ok());
   EXPECT_EQ(store->longest_prefix(&key, 1), 0u);
   EXPECT_EQ(store->stat().quarantined, 0u);
@@ -217,8 +210,7 @@ TEST_F(StoreTest, UnlinksBadBlocksOnceTheQuarantineIsFull) {
 TEST_F(StoreTest, QuarantineWithoutItsDirectoryStillStopsTheBlock) {
   const auto store = must_open();
   const BlockKey key = make_keys(1)[0];
-  write_block(*store, key);
-  store->publish(key);
+  store_block(*store, key);
   std::filesystem::remove(root_ + "/bad");
   EXPECT_TRUE(store->quarantine(key).ok());
   EXPECT_EQ(store->longest_prefix(&key, 1), 0u);
@@ -285,8 +277,7 @@ TEST_F(StoreTest, ServesThreadsAtOnce) {
   for (size_t t = 0; t < 2; ++t) {
     threads.emplace_back([&, t] {  // both write every block: the second rename replaces the first's
       for (size_t i = 0; i < keys.size(); ++i) {
-        write_block(*store, keys[i]);
-        store->publish(keys[i]);
+        store_block(*store, keys[i]);
         if (t == 0) ready.store(i + 1, std::memory_order_release);
       }
     });

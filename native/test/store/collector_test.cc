@@ -234,6 +234,29 @@ TEST_F(EvictionTest, ACollectorThatDiesLeavesNothingLocked) {
   EXPECT_EQ(store->longest_prefix(keys.data(), keys.size()), 50u);
 }
 
+TEST_F(EvictionTest, AStoreOpenedWhileBlocksAreCondemnedDoesNotTakeThemForThere) {
+  const auto store = must_open();
+  const std::vector<BlockKey> keys = make_keys(4);
+  for (const BlockKey& key : keys) write_block(*store, key);
+  EvictionLog log;  // of a collector that has read the pins and is about to unlink
+  log.open(store->root_fd());
+  log.announce({keys.data() + 2, 2});
+  const auto late = must_open();
+  EXPECT_EQ(late->acquire_prefix(keys.data(), keys.size()), 2u);
+  log.settle();  // they stay after all
+  EXPECT_EQ(late->longest_prefix(keys.data(), keys.size()), 4u);
+}
+
+TEST_F(EvictionTest, ABlockThatIsTakenBeforeItsWriterSaysSoIsNotTakenForThere) {
+  const auto store = must_open();
+  const BlockKey key = make_keys(1)[0];
+  const uint64_t settled = store->settled_position();
+  write_block(*store, key);
+  EXPECT_EQ(collect(*store, 0).evicted_blocks, 1u);
+  store->publish(key, settled);
+  EXPECT_EQ(store->acquire_prefix(&key, 1), 0u);
+}
+
 // A reader in a process of its own holds what it looked up, while two collectors take all they can.
 TEST_F(EvictionTest, NothingHeldByAReaderIsEvicted) {
   const auto store = must_open();
@@ -250,8 +273,7 @@ TEST_F(EvictionTest, NothingHeldByAReaderIsEvicted) {
       if (random() % 3 == 0) {
         for (const BlockKey& key : keys) {
           if (own->longest_prefix(&key, 1) == 1) continue;
-          write_block(*own, key);
-          own->publish(key, static_cast<uint32_t>(&key - keys.data()));
+          store_block(*own, key, static_cast<uint32_t>(&key - keys.data()));
         }
       }
       const size_t held = own->acquire_prefix(keys.data(), keys.size());

@@ -33,8 +33,7 @@ TEST_F(EvictorTest, KeepsTheStoreBelowItsCapacity) {
   ASSERT_TRUE(soon([&] { return store->stat().evictions.collections > 0; }));  // the first count
   const std::vector<BlockKey> keys = make_keys(300);
   for (uint32_t i = 0; i < keys.size(); ++i) {
-    write_block(*store, keys[i]);
-    store->publish(keys[i], i);
+    store_block(*store, keys[i], i);
     // A writer that leaves the collector no time goes over the capacity: it is a mark, not a wall.
     if (i % 10 == 9) {
       EXPECT_TRUE(soon([&] { return store->stat().store_bytes <= static_cast<int64_t>(100 * kBlockBytes); }));
@@ -80,8 +79,7 @@ TEST_F(EvictorTest, MakesRoomWhenTheFileSystemIsFullBefore) {
   ASSERT_TRUE(soon([&] { return store->stat().evictions.collections > 0; }));
   const std::vector<BlockKey> keys = make_keys(100);
   for (uint32_t i = 0; i < keys.size(); ++i) {
-    write_block(*store, keys[i]);
-    store->publish(keys[i], i);
+    store_block(*store, keys[i], i);
   }
   store->no_space();
   store->no_space();  // not more for a while

@@ -39,8 +39,7 @@ TEST_F(EvictionTest, NamespacesHaveTheirOwnDirectoriesAndKeys) {
   const BlockKey key = make_keys(1)[0];
   EXPECT_EQ(block_file(*tenant, key),
             root_ + "/namespaces/tenant-a/" + key.to_hex().substr(0, 2) + "/" + key.to_hex() + ".kvb");
-  write_block(*tenant, key);
-  tenant->publish(key);
+  store_block(*tenant, key);
   EXPECT_EQ(tenant->longest_prefix(&key, 1), 1u);
   EXPECT_EQ(plain->longest_prefix(&key, 1), 0u);
   EXPECT_TRUE(read_block(*tenant, key).ok());
@@ -71,8 +70,7 @@ TEST_F(EvictionTest, ADeletedNamespaceIsAMissAtOnceAndOthersStay) {
   const std::vector<BlockKey> keys = make_keys(20);
   for (const BlockKey& key : keys) {
     write_block(*plain, key);
-    write_block(*tenant, key);
-    tenant->publish(key);
+    store_block(*tenant, key);
   }
   EXPECT_EQ(tenant->acquire_prefix(keys.data(), 20), 20u);  // a deletion does not ask
   const SweepResult result = remove_namespace(root_, "tenant-a");
@@ -110,8 +108,7 @@ TEST_F(EvictionTest, ANamespaceIsDeletedWhileOthersReadAndWriteIt) {
   for (int round = 0; round < 15; ++round) {
     const auto writer = must_open(kTenant);
     for (uint32_t i = 0; i < keys.size(); ++i) {
-      write_block(*writer, keys[i]);
-      writer->publish(keys[i], i);
+      store_block(*writer, keys[i], i);
     }
     EXPECT_EQ(remove_namespace(root_, "tenant-a").failed, 0u);
   }

@@ -156,8 +156,7 @@ TEST_F(EvictionTest, AReaderFarBehindTheLogForgetsItsIndex) {
   const auto store = must_open();
   const std::vector<BlockKey> keys = make_keys(3);
   for (const BlockKey& key : keys) {
-    write_block(*store, key);
-    store->publish(key);
+    store_block(*store, key);
   }
   EvictionLog log;
   log.open(store->root_fd());

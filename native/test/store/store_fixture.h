@@ -71,7 +71,7 @@ class StoreTest : public ::testing::Test {
     return store;
   }
 
-  // As a caller does it: sealed into tmp/, then renamed. Does not publish.
+  // As a caller does it: sealed into tmp/, then renamed. Does not publish it; store_block does.
   static void write_block(BlockStore& store, const BlockKey& key) {
     std::vector<std::byte> block(store.format().file_bytes(), std::byte{0x5a});
     store.format().seal(block.data(), key);
@@ -83,6 +83,12 @@ class StoreTest : public ::testing::Test {
     if (fd < 0 || write(fd, block.data(), block.size()) != static_cast<ssize_t>(block.size())) std::abort();
     close(fd);
     if (renameat(store.root_fd(), temp, store.root_fd(), place) != 0) std::abort();
+  }
+
+  static void store_block(BlockStore& store, const BlockKey& key, uint32_t depth = 0) {
+    const uint64_t settled = store.settled_position();
+    write_block(store, key);
+    store.publish(key, settled, depth);
   }
 
   static BlockVerdict read_block(const BlockStore& store, const BlockKey& key) {

@@ -232,8 +232,7 @@ TEST_F(StoreTest, RecoversFromAWriterThatWasKilled) {
     std::unique_ptr<BlockStore> store;
     if (!open_store(&store).ok()) return 1;
     for (size_t i = 0; i < 7; ++i) {
-      write_block(*store, keys[i]);
-      store->publish(keys[i]);
+      store_block(*store, keys[i]);
     }
     char temp[kBlockPathBytes];
     store->temp_path(temp);

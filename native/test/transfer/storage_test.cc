@@ -170,7 +170,7 @@ TEST_P(StorageRateTest, ReadingTakesBytesOverRate) {
   open_large(20'000'000);
   const double expected_ns = 40.0 * static_cast<double>(large_dir_.file_bytes()) * 50;  // 139 ms
   double took_ns = 0;
-  for (int attempt = 0; attempt < 3; attempt++) {
+  for (int attempt = 0; attempt < 10; attempt++) {  // other processes may take the core
     const uint64_t begin = now_ns();
     const dp_record record = engine_->run({read(keys_, slots(40))});
     took_ns = static_cast<double>(record.finished_ns - begin);

@@ -1,5 +1,3 @@
-#include "uring/block_io.h"
-
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -10,81 +8,12 @@
 #include <cerrno>
 #include <filesystem>
 #include <set>
+#include <string>
 
-#include "test/memory/shapes.h"
+#include "test/uring/block_io_fixture.h"
 
 namespace dualpath::test {
 namespace {
-
-constexpr size_t kBytes = 5 * 4096;
-
-class BlockIoTest : public ::testing::TestWithParam<StorageIo> {
- protected:
-  BlockIoTest() {
-    base_ = std::filesystem::temp_directory_path().string() + "/dualpath-uring-XXXXXX";
-    if (mkdtemp(base_.data()) == nullptr) std::abort();
-    directory_ = open(base_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    recreate();
-  }
-  void recreate() {
-    const Status status = BlockIo::create(GetParam(), &faults_, &io_);
-    EXPECT_TRUE(status.ok()) << status.message;
-  }
-  ~BlockIoTest() override {
-    io_.reset();
-    close(directory_);
-    std::error_code ignored;
-    std::filesystem::remove_all(base_, ignored);
-  }
-
-  std::byte* buffer(size_t index) { return arena_->base() + index * kBytes; }
-
-  BlockOp* prepare(bool write, const std::string& name, size_t index) {
-    BlockOp* op = io_->acquire();
-    if (op == nullptr) return nullptr;
-    op->write = write;
-    op->directory_fd = directory_;
-    op->buffer = buffer(index);
-    op->bytes = kBytes;
-    op->index = static_cast<uint32_t>(index);
-    snprintf(op->path, sizeof op->path, "%s%s", name.c_str(), write ? ".tmp" : "");
-    snprintf(op->final_path, sizeof op->final_path, "%s", name.c_str());
-    return op;
-  }
-
-  struct Ended {
-    int error;
-    size_t done;
-    BlockCall call;
-  };
-  // The ends of `count` operations, by index.
-  std::vector<Ended> finish(size_t count) {
-    std::vector<Ended> ended(count, {-1, 0, BlockCall::kOpen});
-    size_t seen = 0;
-    for (int i = 0; seen < count && i < 10'000; i++) {
-      io_->submit_and_wait(1'000'000'000);
-      io_->reap([&](BlockOp* op) {
-        ended.at(op->index) = {op->error, op->done, op->call};
-        io_->release(op);
-        seen++;
-      });
-    }
-    EXPECT_EQ(seen, count);
-    return ended;
-  }
-  Ended run(bool write, const std::string& name, bool direct = false) {
-    BlockOp* op = prepare(write, name, 0);
-    op->direct = direct;
-    io_->start(op);
-    return finish(1)[0];
-  }
-
-  std::string base_;
-  int directory_ = -1;
-  FaultPlan faults_;
-  std::shared_ptr<Arena> arena_ = exact_arena((BlockIo::kMaxOps + 1) * kBytes);
-  std::unique_ptr<BlockIo> io_;
-};
 
 TEST_P(BlockIoTest, WritesUnderATempNameAndReadsBack) {
   for (const bool direct : {false, true}) {
@@ -298,7 +227,7 @@ TEST_P(BlockIoTest, RangesOfAnOpenFile) {
 }
 
 TEST_P(BlockIoTest, MemoryIsRegisteredOnceAndSaysWhenItIsNot) {
-  const bool uring = GetParam() == StorageIo::kUring;
+  const bool uring = GetParam().io == StorageIo::kUring;
   memset(buffer(0), 0x5a, kBytes);
   EXPECT_EQ(io_->add_arena(arena_), uring);
   EXPECT_EQ(io_->add_arena(arena_), uring);
@@ -328,7 +257,7 @@ TEST_P(BlockIoTest, MemoryIsRegisteredOnceAndSaysWhenItIsNot) {
 
 TEST_P(BlockIoTest, SubmissionsThatTheKernelRefusesAreTriedAgainAndEnd) {
   ASSERT_EQ(run(true, "file").error, 0);
-  if (GetParam() == StorageIo::kThreadPool) return;  // it has no submissions
+  if (GetParam().io == StorageIo::kThreadPool) return;  // it has no submissions
   faults_.submit_errno = EAGAIN;
   faults_.submit_errors = 3;
   EXPECT_EQ(run(false, "file").done, kBytes);
@@ -346,7 +275,7 @@ TEST_P(BlockIoTest, SubmissionsThatTheKernelRefusesAreTriedAgainAndEnd) {
 
 TEST_P(BlockIoTest, AChainThatIsCutEndsWithAnErrorOrWhole) {
   ASSERT_EQ(run(true, "file").error, 0);
-  if (GetParam() == StorageIo::kThreadPool) return;
+  if (GetParam().io == StorageIo::kThreadPool) return;
   for (uint32_t most = 1; most < 8; most++) {  // two chains of three, one of eight
     const std::string name = "cut" + std::to_string(most);
     BlockOp* write = prepare(true, name, 2);
@@ -374,7 +303,7 @@ TEST_P(BlockIoTest, NoDescriptorIsLeftForTheFile) {
   setrlimit(RLIMIT_NOFILE, &none);
   const Ended ended = run(false, "file");
   setrlimit(RLIMIT_NOFILE, &before);
-  if (GetParam() == StorageIo::kUring) {
+  if (GetParam().io == StorageIo::kUring) {
     EXPECT_EQ(ended.error, 0) << "direct descriptors are not the process's";
   } else {
     EXPECT_EQ(ended.error, EMFILE);
@@ -383,8 +312,7 @@ TEST_P(BlockIoTest, NoDescriptorIsLeftForTheFile) {
   EXPECT_EQ(run(false, "file").error, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Both, BlockIoTest, ::testing::Values(StorageIo::kUring, StorageIo::kThreadPool),
-                         [](const auto& info) { return std::string(storage_io_name(info.param)); });
+INSTANTIATE_TEST_SUITE_P(All, BlockIoTest, all_ways(), way_name);
 
 }  // namespace
 }  // namespace dualpath::test

@@ -44,9 +44,15 @@ TEST_F(StorageLoadTest, ReadsAreVerifiedAndAMismatchIsSeen) {
   ASSERT_TRUE(status_.ok()) << status_.message;
   ASSERT_EQ(checksums_[0].size(), 128u);
   ASSERT_EQ(checksums_[2].size(), 42u);
-  for (const StorageIo io : {StorageIo::kUring, StorageIo::kThreadPool}) {
+  struct Way {
+    StorageIo io;
+    bool offload;
+  };
+  for (const auto& [io, offload] :
+       {Way{StorageIo::kUring, false}, Way{StorageIo::kUring, true}, Way{StorageIo::kThreadPool, false}}) {
     LoadOptions o = options(LoadKind::kReadRanges);
     o.storage_io = io;
+    o.offload = offload;
     o.checksums = checksums_[1];
     LoadResult result;
     ASSERT_TRUE(run_load(o, &result).ok());
