@@ -101,6 +101,9 @@ interface RunFlags extends ClusterFlags, DataFlags {
   readonly aps?: number;
   readonly seconds: number;
   readonly seed: number;
+  readonly cells?: number;
+  readonly routing: Simulator.CellRouting;
+  readonly slo: number;
 }
 
 function runCommand(): Command {
@@ -117,7 +120,23 @@ function runCommand(): Command {
     .option('--agents <count>', 'agents that all come at once (offline)', positiveInteger)
     .option('--aps <rate>', 'agents a second, Poisson (online)', positiveNumber)
     .option('--seconds <seconds>', 'virtual time after which an online run ends', positiveInteger, 5400)
-    .option('--seed <number>', 'of arrivals and ties', nonNegativeInteger, 1);
+    .option('--seed <number>', 'of arrivals and ties', nonNegativeInteger, 1)
+    .option(
+      '--cells <count>',
+      'share the nodes among so many cells with stores of their own, and a router in front',
+      positiveInteger,
+    )
+    .addOption(
+      new Option('--routing <policy>', "with --cells: who chooses a request's cell")
+        .choices(['dualmap', 'late-lane', 'hash', 'least-loaded'])
+        .default('dualmap'),
+    )
+    .option(
+      '--slo <seconds>',
+      'with --cells: time to first token that the router aims at',
+      positiveNumber,
+      4,
+    );
   addClusterOptions(run);
   addDataOptions(run);
   addOutputOptions(run);
@@ -128,6 +147,7 @@ function runCommand(): Command {
   addExamples(
     run,
     'dualpath simulate run 64k --agents 2048 --mode basic --json',
+    'dualpath simulate run 64k --prefill 8 --decode 16 --cells 4 --routing dualmap --aps 1.6 --seconds 1800',
     'dualpath simulate run examples/traces/conversation-sample.jsonl --model qwen2.5-32b --prefill 1 --decode 1',
   );
   return run.action(runOne);
@@ -144,7 +164,11 @@ async function runOne(name: string, flags: RunFlags, command: Command): Promise<
     decodeNodes: flags.decode,
     seed: flags.seed,
   });
-  const settings = simulator.settingsOf(plan, workload);
+  const { cells, routing, slo: sloS } = flags;
+  const settings = {
+    ...simulator.settingsOf(plan, workload),
+    ...(cells === undefined ? {} : { cells: { cells, routing, sloS } }),
+  };
   const warnings = simulator.warningsOf(plan);
   for (const warning of warnings) context.note(`warning: ${warning}`);
   const arrivals = arrivalsOf(simulator, name, flags);
@@ -193,6 +217,7 @@ function runText({
       ['virtual time', `${result.makespanS.toFixed(0)} s`],
       ['requests', formatCount(result.turnsEnded)],
       ['requests a second', result.requestsPerS.toFixed(1)],
+      ['hits, of prompts', formatPercent(result.hitShare)],
       ['TTFT mean / p50 / p99', `${s(ttftS.mean)} / ${s(ttftS.p50)} / ${s(ttftS.p99)}`],
       ['TTST / TPOT', `${s(result.ttstMeanS)} / ${s(result.tpotMeanS)}`],
       ["an agent's time, mean", `${result.agentS.mean.toFixed(0)} s`],

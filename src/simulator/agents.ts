@@ -13,8 +13,13 @@ export interface Agent {
   submittedS: number;
   firstTokenS: number;
   joinedS: number;
-  /** When all of its new blocks so far are stored. */
-  storedS: number;
+  /** Of its request: the prompt's KV is in HBM, its new blocks are stored, the reply is whole, writes under way. */
+  inHbm: boolean;
+  promptStored: boolean;
+  isDecoded: boolean;
+  writesLeft: number;
+  /** Of the prompt, what the cluster that it came to has. */
+  hitTokens: number;
   cachedTokens: number;
   remainingTokens: number;
   contextTokens: number;
@@ -24,6 +29,12 @@ export interface Agent {
   decode: number;
   prefillReadBlocks: number;
   decodeReadBlocks: number;
+}
+
+/** What of its prompt is there already. The last token is always computed: its output is the first new token. */
+export function setHits(agent: Agent, hitTokens: number): void {
+  agent.hitTokens = agent.cachedTokens = hitTokens;
+  agent.remainingTokens = Math.max(1, agent.script.promptTokens[agent.turn]! - hitTokens);
 }
 
 /** Agents of a workload in the order in which they come. */
@@ -138,7 +149,11 @@ function newAgent(slot: number, script: AgentScript): Agent {
     submittedS: 0,
     firstTokenS: 0,
     joinedS: 0,
-    storedS: 0,
+    inHbm: false,
+    promptStored: false,
+    isDecoded: false,
+    writesLeft: 0,
+    hitTokens: 0,
     cachedTokens: 0,
     remainingTokens: 0,
     contextTokens: 0,

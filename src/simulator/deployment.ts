@@ -88,6 +88,7 @@ export function settingsOf(plan: Deployment, workload: SimulatedWorkload): Clust
     prefillTime,
     quotaS: takenConstants.quotaS,
     windowLayers: takenConstants.windowLayers,
+    maxForwards: 1,
     isLockstep: model.isSpread,
     ...decodeTimeOf(plan),
     decodeAdmissionS: takenConstants.decodeAdmissionS,

@@ -1,6 +1,7 @@
 /** A cluster in virtual time: what a deployment would do, and the published figures derived again. */
 export { benchSimulator, type SimulatorBenchResult } from './bench.js';
 export { ratioRange } from './bounds.js';
+export { cellRoutings, type CellRouting } from './cells.js';
 export { deployment, settingsOf, warningsOf, type Deployment } from './deployment.js';
 export { hardwareOf, hardwarePresets, parseHardware, type Hardware } from './hardware.js';
 export { modelCostOf, modelCosts, type ModelCost } from './model-cost.js';

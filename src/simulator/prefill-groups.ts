@@ -17,10 +17,23 @@ interface Part {
   readonly newTokens: number;
 }
 
+/** A forward as it was put together. */
+interface Forward {
+  readonly parts: readonly Part[];
+  readonly transfers: readonly Transfers[];
+  readonly attention: readonly number[];
+  readonly formedS: number;
+  /** Alone, and behind another whose last layers it overlaps. */
+  readonly aloneS: number;
+  readonly behindS: number;
+}
+
 interface Group {
   readonly engines: readonly number[];
   readonly queues: Agent[][];
-  parts: Part[];
+  parts: readonly Part[];
+  /** Where two may be under way: the one that begins when the group is through with this. */
+  next: Forward | undefined;
   isComputing: boolean;
   /** When the forward ends, or would if nothing changes. */
   endS: number;
@@ -100,24 +113,40 @@ export class PrefillGroups {
     return this.#groups[group]!.endS;
   }
 
-  /** Starts the group's next forward; false if nothing waits. Others that it slows down are passed to `changed`. */
+  /** Starts the group's next forward; false if none may. Others that it slows down are passed to `changed`. */
   start(group: number, nowS: number, changed: (group: number) => void): boolean {
     const state = this.#groups[group]!;
+    const { isComputing } = state;
+    const forward = isComputing ? undefined : (state.next ?? this.#form(state, nowS));
+    if (!isComputing) state.next = undefined;
+    if (forward !== undefined) this.#run(group, forward, nowS, changed);
+    if (this.#settings.maxForwards > 1) state.next ??= this.#form(state, nowS);
+    return forward !== undefined;
+  }
+
+  #form(state: Group, nowS: number): Forward | undefined {
+    const parts: Part[] = [];
     const attention: number[] = [];
     const transfers: Transfers[] = [];
-    let newTokens = 0;
     for (const queue of state.queues) {
       const batch = this.#pack(queue);
       attention.push(batch?.attentionS ?? 0);
-      transfers.push(batch === undefined ? noTransfers : this.#take(state, queue, batch));
+      transfers.push(batch === undefined ? noTransfers : this.#take(parts, queue, batch));
     }
-    for (const part of state.parts) newTokens += part.newTokens;
-    if (state.parts.length === 0) return false;
-    const slowest = Math.max(...attention);
-    this.#balance(nowS, slowest, attention);
+    if (parts.length === 0) return undefined;
+    const newTokens = parts.reduce((sum, part) => sum + part.newTokens, 0);
     const { baseS, perNewTokenS } = this.#settings.prefillTime;
-    const computeS = baseS + (perNewTokenS * newTokens) / state.queues.length + slowest;
-    const forwardS = this.#forwardS(computeS, transfers);
+    const computeS = baseS + (perNewTokenS * newTokens) / state.queues.length + Math.max(...attention);
+    return { parts, attention, transfers, formedS: nowS, ...this.#forwardS(computeS, transfers) };
+  }
+
+  #run(group: number, forward: Forward, nowS: number, changed: (group: number) => void): void {
+    const state = this.#groups[group]!;
+    const { parts, attention, transfers, formedS, aloneS, behindS } = forward;
+    state.parts = parts;
+    this.#balance(nowS, Math.max(...attention), attention);
+    // What could be done while the one before it was under way has been.
+    const forwardS = Math.max(behindS, aloneS - (nowS - formedS));
     this.forwards++;
     this.busyS += forwardS * state.queues.length;
     this.#ask(group, transfers, forwardS);
@@ -130,7 +159,6 @@ export class PrefillGroups {
     state.endS = nowS + forwardS * state.stretch;
     this.crowdedS += state.endS - nowS - forwardS;
     if (this.links.crowds(group)) this.#repace(nowS, changed);
-    return true;
   }
 
   /** The group's forward is over: passes each of its parts to `computed`. */
@@ -169,12 +197,12 @@ export class PrefillGroups {
     });
   }
 
-  #take(state: Group, queue: Agent[], { entries }: PackedBatch): Transfers {
+  #take(parts: Part[], queue: Agent[], { entries }: PackedBatch): Transfers {
     const { bytesPerToken, blockTokens, mode } = this.#settings;
     const sum: Transfers = { own: 0, received: 0, sent: 0 };
     for (const { index, newTokens } of entries) {
       const agent = queue[index]!;
-      state.parts.push({ agent, newTokens });
+      parts.push({ agent, newTokens });
       sum.sent += newTokens * bytesPerToken;
       if (mode === 'oracle') continue;
       const own = agent.prefillReadBlocks * blockTokens * bytesPerToken;
@@ -198,7 +226,7 @@ export class PrefillGroups {
     this.meanS[bin]! += attention.reduce((sum, value) => sum + value, 0) / attention.length;
   }
 
-  #forwardS(computeS: number, transfers: readonly Transfers[]): number {
+  #forwardS(computeS: number, transfers: readonly Transfers[]): Pick<Forward, 'aloneS' | 'behindS'> {
     const { layers, windowLayers, cnicBytesPerS } = this.#settings;
     let inS = 0;
     let outS = 0;
@@ -208,7 +236,10 @@ export class PrefillGroups {
       outS = Math.max(outS, (own + sent) / cnicBytesPerS / layers);
     }
     const times = { layers, windowLayers, inS, computeS: computeS / layers, outS };
-    return this.#isLayerwise ? layerwiseS(times) : sequentialS(times);
+    return {
+      aloneS: this.#isLayerwise ? layerwiseS(times) : sequentialS(times),
+      behindS: Math.max(layers * Math.max(inS, outS), computeS),
+    };
   }
 
   #ask(group: number, transfers: readonly Transfers[], forwardS: number): void {
@@ -260,6 +291,7 @@ function newGroup(first: number, size: number): Group {
     engines: Array.from({ length: size }, (_, place) => first + place),
     queues: Array.from({ length: size }, () => []),
     parts: [],
+    next: undefined,
     isComputing: false,
     endS: Infinity,
     leftS: 0,

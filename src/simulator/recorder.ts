@@ -41,6 +41,9 @@ export class Recorder {
   turnsEnded = 0;
   promptTokens = 0;
   newTokens = 0;
+  /** Of admitted requests. */
+  admittedTokens = 0;
+  hitTokens = 0;
   outputTokens = 0;
   admitted = 0;
   lastEndS = 0;

@@ -41,6 +41,7 @@ export function settingsOfReplay(
     prefillTime: timeModel.coefficients,
     quotaS: options.quotaS,
     windowLayers: options.windowLayers,
+    maxForwards: 2,
     isLockstep: false,
     decodeBaseS: options.decodeStepS,
     decodePerSequenceS: 0,

@@ -17,6 +17,8 @@ export interface RunResult {
   readonly turnsEnded: number;
   readonly requestsPerS: number;
   readonly promptTokensPerS: number;
+  /** Of admitted requests' prompts. */
+  readonly hitShare: number;
   readonly agentS: Quantiles;
   readonly ttftS: Quantiles;
   readonly ttstMeanS: number;
@@ -117,6 +119,7 @@ function resultOf(
     turnsEnded: recorder.turnsEnded,
     requestsPerS: recorder.turnsEnded / spanS,
     promptTokensPerS: recorder.promptTokens / spanS,
+    hitShare: recorder.hitTokens / Math.max(1, recorder.admittedTokens),
     agentS: quantiles(recorder.agentS.sorted()),
     ttftS: quantiles(recorder.ttftS.sorted()),
     ttstMeanS: recorder.ttstSumS / Math.max(1, recorder.decoded),

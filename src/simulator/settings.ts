@@ -1,4 +1,5 @@
 import type { LinearTimeCoefficients } from '../scheduler/index.js';
+import type { CellSettings } from './cells.js';
 import type { SimulatedMode } from './modes.js';
 
 /** A cluster as the simulation sees it: numbers alone, wherever they come from (`clusterOf`, or a replay's options). */
@@ -24,6 +25,8 @@ export interface ClusterSettings {
   readonly prefillTime: LinearTimeCoefficients;
   readonly quotaS: number;
   readonly windowLayers: number;
+  /** Forwards that a prefill engine has under way at most, 1 or 2: the second one's KV comes while the first computes. */
+  readonly maxForwards: 1 | 2;
   /** Engines of a prefill node meet in collectives every layer. */
   readonly isLockstep: boolean;
   readonly decodeBaseS: number;
@@ -43,6 +46,8 @@ export interface ClusterSettings {
   readonly adaptLinkRates: boolean;
   /** What the first decode node's storage link really reads of its rate. */
   readonly firstDecodeLinkShare: number;
+  /** Several clusters alike, and a router in front. */
+  readonly cells?: CellSettings;
   readonly seed: number;
 }
 

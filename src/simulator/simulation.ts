@@ -1,11 +1,12 @@
-import { Admission, type EngineCapacity, type EngineLoad } from '../scheduler/index.js';
-import { AgentPool, type Agent } from './agents.js';
+import type { EngineLoad } from '../scheduler/index.js';
+import { AgentPool, setHits, type Agent } from './agents.js';
 import { DecodeEngine } from './decode-engine.js';
 import { EventHeap } from './event-heap.js';
-import { modePlans } from './modes.js';
+import { Persistence } from './persistence.js';
 import { PrefillGroups } from './prefill-groups.js';
 import { Recorder } from './recorder.js';
-import { RoundRobin, type SimulatedScheduler } from './round-robin.js';
+import type { SimulatedScheduler } from './round-robin.js';
+import { capacities, schedulerOf } from './schedulers.js';
 import type { Arrivals, ClusterSettings, StopRules } from './settings.js';
 import { StorageLink } from './storage-link.js';
 import type { SimulatedWorkload } from './workload.js';
@@ -19,13 +20,10 @@ const forwardEnds = 5;
 const joinsDecode = 6;
 const decodeEnds = 7;
 const checks = 8;
-const hasStored = 9;
-const hasEnded = 10;
+const writeEnds = 9;
 
 export type Ending = 'complete' | 'steady' | 'overloaded' | 'out of time' | 'interrupted';
 
-/** Requests may wait in numbers: agents of a large cluster all come at once. */
-const maxWaiting = 1 << 22;
 /** Sequences that may decode at once on an engine. */
 const maxSequences = 4096;
 const checkS = 50;
@@ -47,7 +45,7 @@ export class Simulation {
   nowS = 0;
   ending: Ending = 'complete';
   handled = 0;
-  readonly #writes: readonly StorageLink[];
+  readonly #persistence: Persistence;
   readonly #settings: ClusterSettings;
   readonly #stop: StopRules;
   readonly #scheduler: SimulatedScheduler;
@@ -63,14 +61,26 @@ export class Simulation {
     this.agents = new AgentPool(workload, arrivals, settings.seed);
     const engines = capacities(settings);
     for (const [index, { engine }] of engines.entries()) this.#engines.set(engine, index);
-    this.#scheduler = schedulerOf(settings, engines);
+    this.#scheduler = schedulerOf(settings, engines, {
+      nowS: () => this.nowS,
+      agent: (request) => this.#byRequest.get(request)!,
+    });
     const link = (): StorageLink => new StorageLink(settings.snicBytesPerS);
     this.prefillLinks = Array.from({ length: settings.prefillNodes }, link);
     this.decodeLinks = Array.from({ length: settings.decodeNodes }, (_, node) =>
       node === 0 ? new StorageLink(settings.snicBytesPerS * settings.firstDecodeLinkShare) : link(),
     );
     // The other direction of the same NICs.
-    this.#writes = Array.from({ length: settings.decodeNodes }, link);
+    this.#persistence = new Persistence(settings, {
+      due: (timeS, node) => this.events.add(timeS, writeEnds, node),
+      agent: (slot) => this.agents.agents[slot]!,
+      promptStored: (agent) => {
+        if (agent.inHbm) this.#freeDecodeBuffer(agent);
+      },
+      stored: (agent) => {
+        if (agent.isDecoded) this.#replied(agent);
+      },
+    });
     this.prefill = new PrefillGroups(settings);
     const { decodeBaseS, decodePerSequenceS, decodePerContextTokenS } = settings;
     const stepS = (sequences: number, tokens: number): number =>
@@ -96,7 +106,7 @@ export class Simulation {
   }
 
   get writtenBytes(): number {
-    return this.#writes.reduce((sum, { totalBytes }) => sum + totalBytes, 0);
+    return this.#persistence.writtenBytes;
   }
 
   get waiting(): number {
@@ -110,8 +120,7 @@ export class Simulation {
     else if (kind === prefillHasRead) this.#hasRead(this.agents.agents[index]!, 'prefill-read');
     else if (kind === decodeHasRead) this.#hasRead(this.agents.agents[index]!, 'decode-read');
     else if (kind === admits) this.#admit();
-    else if (kind === hasStored) this.#freeDecodeBuffer(this.agents.agents[index]!);
-    else if (kind === hasEnded) this.#replied(this.agents.agents[index]!);
+    else if (kind === writeEnds) this.#persistence.ended(index, this.nowS);
     else if (kind === submits) this.#submit(this.agents.agents[index]!);
     else this.#arrive();
     return true;
@@ -159,15 +168,12 @@ export class Simulation {
     const hitTokens = script.hitTokens[turn]!;
     const maxNewTokens = script.outputTokens[turn]!;
     agent.submittedS = this.nowS;
-    agent.cachedTokens = hitTokens;
-    // The last token is always computed: its output is the first new token.
-    agent.remainingTokens = Math.max(1, promptTokens - hitTokens);
+    setHits(agent, hitTokens);
     this.#byRequest.set(name, agent);
     this.#scheduler.submit({ request: name, promptTokens, hitTokens, maxNewTokens }, this.nowS);
     const { recorder } = this;
     recorder.requests++;
     recorder.promptTokens += promptTokens;
-    recorder.newTokens += agent.remainingTokens;
     recorder.outputTokens += maxNewTokens;
     this.#admitSoon();
   }
@@ -196,8 +202,12 @@ export class Simulation {
       agent.prefillReadBlocks = prefillReadBlocks;
       agent.decodeReadBlocks = decodeReadBlocks;
       agent.readsLeft = (prefillReadBlocks > 0 ? 1 : 0) + (decodeReadBlocks > 0 ? 1 : 0);
-      this.recorder.admitted++;
-      this.recorder.admissionWaitS += this.nowS - agent.submittedS;
+      const { recorder } = this;
+      recorder.admitted++;
+      recorder.newTokens += agent.remainingTokens;
+      recorder.admittedTokens += agent.script.promptTokens[agent.turn]!;
+      recorder.hitTokens += agent.hitTokens;
+      recorder.admissionWaitS += this.nowS - agent.submittedS;
       if (prefillReadBlocks > 0) {
         const link = this.prefillLinks[Math.floor(agent.prefill / enginesPerNode)]!;
         this.events.add(link.read(this.nowS, prefillReadBlocks * blockBytes), prefillHasRead, agent.slot);
@@ -230,8 +240,7 @@ export class Simulation {
   }
 
   #ready(agent: Agent): void {
-    const group = this.prefill.ready(agent);
-    if (this.prefill.isIdle(group)) this.#forward(group);
+    this.#forward(this.prefill.ready(agent));
   }
 
   readonly #repaced = (group: number): void => this.events.add(this.prefill.endS(group), forwardEnds, group);
@@ -259,26 +268,17 @@ export class Simulation {
     this.#admitSoon();
     agent.firstTokenS = this.nowS;
     const promptTokens = script.promptTokens[turn]!;
-    this.recorder.firstToken(this.nowS, agent.submittedS, promptTokens - script.hitTokens[turn]!);
+    this.recorder.firstToken(this.nowS, agent.submittedS, promptTokens - agent.hitTokens);
     const { bytesPerToken, cnicBytesPerS, decodeAdmissionS } = this.#settings;
     const toHbmS = (promptTokens * bytesPerToken) / cnicBytesPerS;
-    this.#store(agent, script.hitTokens[turn]!, promptTokens);
+    agent.inHbm = agent.isDecoded = false;
+    this.#persistence.prompt(agent, this.nowS);
     this.events.add(this.nowS + decodeAdmissionS + toHbmS, joinsDecode, agent.slot);
   };
 
-  /** The decode side stores the full blocks that tokens [fromTokens, toTokens) complete. */
-  #store(agent: Agent, fromTokens: number, toTokens: number): void {
-    const { blockTokens, bytesPerToken, enginesPerNode } = this.#settings;
-    const blocks = Math.floor(toTokens / blockTokens) - Math.floor(fromTokens / blockTokens);
-    agent.storedS = this.nowS;
-    if (blocks <= 0) return;
-    const link = this.#writes[Math.floor(agent.decode / enginesPerNode)]!;
-    agent.storedS = link.read(this.nowS, blocks * blockTokens * bytesPerToken);
-  }
-
   #join(agent: Agent): void {
-    if (agent.storedS > this.nowS) this.events.add(agent.storedS, hasStored, agent.slot);
-    else this.#freeDecodeBuffer(agent);
+    agent.inHbm = true;
+    if (agent.promptStored) this.#freeDecodeBuffer(agent);
     const engine = this.decode[agent.decode]!;
     const steps = agent.script.outputTokens[agent.turn]! - 1;
     agent.joinedS = this.nowS;
@@ -313,14 +313,9 @@ export class Simulation {
 
   /** The reply is whole; the request ends when what it has made is stored, for the next turn reads it. */
   #decoded(agent: Agent): void {
-    const { script, turn } = agent;
-    const prompt = script.promptTokens[turn]!;
-    const promptStoredS = agent.storedS;
-    this.#store(agent, prompt, prompt + script.outputTokens[turn]! - 1);
-    const endS = Math.max(promptStoredS, agent.storedS);
-    // What was stored before its own time is over is handled before it.
-    if (endS > this.nowS) this.events.add(endS, hasEnded, agent.slot);
-    else this.#replied(agent);
+    agent.isDecoded = true;
+    this.#persistence.generated(agent, this.nowS);
+    if (agent.writesLeft === 0) this.#replied(agent);
   }
 
   #replied(agent: Agent): void {
@@ -344,50 +339,4 @@ export class Simulation {
     const successor = agents.successor(this.nowS);
     if (successor) this.#submit(successor);
   }
-}
-
-/** A node a group. Names are short: they are looked up at every assignment. */
-export function capacities(settings: ClusterSettings): EngineCapacity[] {
-  const { blockTokens, bytesPerToken, enginesPerNode, snicBytesPerS } = settings;
-  const blocks = (bytes: number): number => Math.floor(bytes / (blockTokens * bytesPerToken));
-  const of = (role: 'prefill' | 'decode', nodes: number): EngineCapacity[] =>
-    Array.from({ length: nodes * enginesPerNode }, (_, index) => {
-      const node = `${role[0]}${Math.floor(index / enginesPerNode)}`;
-      return {
-        engine: `${node}.${index % enginesPerNode}`,
-        node,
-        group: node,
-        role,
-        bufferBlocks: blocks(role === 'prefill' ? settings.prefillBufferBytes : settings.decodeBufferBytes),
-        hbmBlocks: role === 'prefill' ? 0 : blocks(settings.decodeHbmBytes),
-        readRateBytesPerS: snicBytesPerS,
-      };
-    });
-  return [...of('prefill', settings.prefillNodes), ...of('decode', settings.decodeNodes)];
-}
-
-function schedulerOf(settings: ClusterSettings, engines: readonly EngineCapacity[]): SimulatedScheduler {
-  const { policy } = modePlans[settings.mode];
-  const { blockTokens, bytesPerToken, decodeSpareBlocks, alphaS, betaTokens, hitTokenWeight, seed } =
-    settings;
-  if (!settings.isScheduled) {
-    const sides = policy === 'prefill' ? 'prefill' : 'in turn';
-    return new RoundRobin({ engines, blockTokens, decodeSpareBlocks, sides });
-  }
-  return new Admission({
-    engines,
-    policy,
-    blockTokens,
-    blockBytes: blockTokens * bytesPerToken,
-    decodeSpareBlocks,
-    maxWaiting,
-    seed,
-    alphaS,
-    betaTokens,
-    hitTokenWeight,
-    adaptLinkRates: settings.adaptLinkRates,
-    ...(settings.slackSPerToken > 0
-      ? { order: 'slack' as const, slackSPerToken: settings.slackSPerToken }
-      : {}),
-  });
 }

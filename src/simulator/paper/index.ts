@@ -4,6 +4,7 @@ import { fittedConstants, takenConstants } from '../constants.js';
 import { sweepAny } from '../sweep.js';
 import { boundRows, table1Rows, workloadRows } from './arithmetic.js';
 import { beyondRows, beyondTasks } from './beyond.js';
+import { cellRows, cellTasks } from './cells.js';
 import { balanceRows, offlineRows, offlineTasks, ratioRows } from './offline.js';
 import { onlineRows, onlineTasks } from './online.js';
 import { sections, type FigureRow, type RowKind } from './row.js';
@@ -39,7 +40,7 @@ export function paperTasks(isQuick: boolean): Task[] {
     ...onlineTasks(isQuick),
     ...offlineTasks(isQuick),
     ...ds27bTasks(isQuick),
-    ...(isQuick ? [] : beyondTasks()),
+    ...(isQuick ? [] : [...beyondTasks(), ...cellTasks()]),
   ];
   return tasks.sort((a, b) => costOf(b) - costOf(a));
 }
@@ -71,6 +72,7 @@ export async function derivePaper(options: PaperOptions): Promise<PaperResult> {
     ...scaleRows(results),
     ...ds27bRows(results),
     ...beyondRows(results),
+    ...cellRows(results),
   ].sort((a, b) => order.indexOf(a.section) - order.indexOf(b.section));
   const runs = done.flatMap((result) =>
     result === undefined ? [] : 'aps' in result ? (result.run ?? []) : result,
