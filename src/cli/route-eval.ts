@@ -1,5 +1,6 @@
 import { Option, Command } from 'commander';
 import { DualPathError } from '../errors/index.js';
+import { writeReport } from '../report/index.js';
 import type { EvaluationOptions, ModelName, Section } from '../route-eval/index.js';
 import { toolAgentSessions, type Session } from '../trace/index.js';
 import { routeEvalText } from './route-eval-text.js';
@@ -14,6 +15,7 @@ import {
   positiveNumber,
   type CliContext,
 } from './support.js';
+import { packageVersion } from './version.js';
 
 interface Flags {
   model: ModelName;
@@ -28,6 +30,8 @@ interface Flags {
   sections?: string[];
   threads: number;
   quick?: boolean;
+  report?: string;
+  svg?: string;
 }
 
 /** `dualpath route-eval`: routing policies against each other, in virtual time. */
@@ -62,11 +66,14 @@ export function routeEvalCommand(): Command {
       listOf(String),
     )
     .option('--threads <count>', 'threads', positiveInteger, 2)
-    .option('--quick', 'fewer seeds, rates and sections: a first look');
+    .option('--quick', 'fewer seeds, rates and sections: a first look')
+    .option('--report <file>', 'write an HTML page: curves over QPS, tables, the published figures beside')
+    .option('--svg <directory>', 'write the plots as SVG files');
   addOutputOptions(command);
   addExamples(
     command,
     'dualpath route-eval examples/traces/conversation-sample.jsonl --quick',
+    'dualpath route-eval tool-agent --quick --report routing.html --svg plots',
     'dualpath route-eval tool-agent --policies dualmap,min-ttft,least-loaded --qps 12,13,14 --json',
   );
   return command.action(runRouteEval);
@@ -112,6 +119,8 @@ async function runRouteEval(path: string, flags: Flags, command: Command): Promi
     stop();
     if (!result.complete)
       context.note('interrupted: the result holds what was done, seeds that were complete');
+    const made = `Made by dualpath ${packageVersion()} at ${new Date().toISOString()}.`;
+    writeReport(routeEval.routeEvalReport(result, made), flags);
     context.result(result, () => routeEvalText(result));
   } finally {
     stop();

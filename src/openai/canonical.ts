@@ -62,7 +62,7 @@ export function canonicalPrompt(
       body['max_output_tokens'],
     ),
   };
-  const scope = JSON.stringify([model, adapter, salt, template]);
+  const scope = scopeOf(model, adapter, salt, template);
   if (api === 'completions') return { ...common, ...completionPrompt(body['prompt'], scope) };
   const draft: Draft = { text: '', images: 0 };
   addOptional(draft, 'tools', body['tools']);
@@ -79,6 +79,15 @@ export function canonicalPrompt(
     extraTextBytes: 0,
     extraTokens: draft.images * imageTokens,
   };
+}
+
+/** The scope of a prompt to `model` that says nothing else. */
+export function plainScope(model: string): string {
+  return scopeOf(model, '', '', '');
+}
+
+function scopeOf(...parts: [model: string, adapter: string, salt: string, template: string]): string {
+  return JSON.stringify(parts);
 }
 
 type Content = Pick<CanonicalPrompt, 'scope' | 'content' | 'extraTextBytes' | 'extraTokens'>;

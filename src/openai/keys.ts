@@ -1,6 +1,6 @@
 import { createHmac, hash } from 'node:crypto';
 import { routerLimits } from '../router/index.js';
-import type { CanonicalPrompt } from './canonical.js';
+import { plainScope, type CanonicalPrompt } from './canonical.js';
 
 export interface PromptKeyOptions {
   /** Tokens of a block. */
@@ -17,6 +17,8 @@ export interface KeyedPrompt {
   readonly keys: Uint32Array;
   readonly blocks: number;
   readonly promptTokens: number;
+  /** Token ids of no tenant, adapter or salt: instances' own reports of their blocks come to the same keys. */
+  readonly reportable?: boolean;
 }
 
 const digestBytes = 32;
@@ -53,7 +55,27 @@ export class PromptKeys {
     this.#seed(JSON.stringify([kind, tenant, scope]), secret).copy(this.#scratch);
     const keys = this.#chain(bytes, isText ? this.#blockBytes : this.#idBlockBytes);
     const tokens = isText ? Math.ceil((bytes.length + extraTextBytes) / bytesPerToken) : content.length;
-    return { keys, blocks: keys.length / 2, promptTokens: Math.max(1, tokens + extraTokens) };
+    const reportable = !isText && tenant === '' && scope === plainScope(prompt.model);
+    return { keys, blocks: keys.length / 2, promptTokens: Math.max(1, tokens + extraTokens), reportable };
+  }
+
+  /** The state of the chain before the first block of a reportable prompt, as a binary string. */
+  beginning(model: string): string {
+    return this.#seed(JSON.stringify(['ids', '', plainScope(model)]), this.#options.secret).toString(
+      'latin1',
+    );
+  }
+
+  /** The state after a block more of ids, in parts; its first eight bytes are the block's key, low word first. */
+  next(state: string, parts: readonly Uint32Array[]): string {
+    const scratch = this.#scratch;
+    scratch.write(state, 'latin1');
+    let at = digestBytes;
+    for (const { buffer, byteOffset, byteLength } of parts) {
+      scratch.set(new Uint8Array(buffer, byteOffset, byteLength), at);
+      at += byteLength;
+    }
+    return hash('sha256', scratch.subarray(0, at), 'binary');
   }
 
   /** Most prompts have the scope of others. */
@@ -73,7 +95,8 @@ export class PromptKeys {
     const input = scratch.subarray(0, digestBytes + blockBytes);
     for (let block = 0; block < blocks; block++) {
       bytes.copy(scratch, digestBytes, block * blockBytes, (block + 1) * blockBytes);
-      hash('sha256', input, 'buffer').copy(scratch);
+      // As a string: each Buffer would have memory of its own, for the collector to look after.
+      scratch.write(hash('sha256', input, 'binary'), 'latin1');
       keys[2 * block] = scratch.readUInt32LE(0);
       keys[2 * block + 1] = scratch.readUInt32LE(4);
     }

@@ -6,6 +6,7 @@ import { ResponseWatch } from './watch-response.js';
 
 /** Whose request it is. */
 export interface AttemptOwner {
+  readonly requestId: string;
   /** A head has come. False: it is not wanted, and the attempt is over. */
   accepts(attempt: Attempt): boolean;
   /** The first byte of the body, or the end of an empty one: from here on the client has something. */
@@ -34,6 +35,7 @@ export class Attempt implements Dispatcher.DispatchHandler {
   readonly #owner: AttemptOwner;
   readonly #response: ServerResponse;
   readonly #wantsId: boolean;
+  readonly #ticket: number;
   #controller: Dispatcher.DispatchController | null = null;
   #message: string | undefined;
   #isSent = false;
@@ -43,7 +45,7 @@ export class Attempt implements Dispatcher.DispatchHandler {
     this.target = target;
     this.#response = response;
     this.#wantsId = wantsId;
-    target.began(this, this.startedMs);
+    this.#ticket = target.began(this, this.startedMs);
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
@@ -60,7 +62,8 @@ export class Attempt implements Dispatcher.DispatchHandler {
     if (this.over || status < 200) return;
     this.status = status;
     this.#message = message;
-    this.headers = responseHeaders((controller as unknown as { rawHeaders: Buffer[] }).rawHeaders);
+    const { rawHeaders } = controller as unknown as { rawHeaders: Buffer[] };
+    this.headers = responseHeaders(rawHeaders, this.#owner.requestId);
     if (!this.#owner.accepts(this)) this.abort();
     else this.watch = new ResponseWatch(this.header('content-type'), this.#wantsId);
   }
@@ -118,7 +121,7 @@ export class Attempt implements Dispatcher.DispatchHandler {
 
   #leave(): void {
     this.over = true;
-    this.target.attempts.delete(this);
+    this.target.attempts.remove(this.#ticket);
   }
 
   #commit(): void {

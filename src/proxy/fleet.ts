@@ -1,4 +1,5 @@
 import { DualPathError } from '../errors/index.js';
+import { KvEvents } from './kv-events.js';
 import { Monitor, type MonitorDesk } from './monitor.js';
 import { checkReplica, type ProxyOptions, type ProxyTimes, type ReplicaConfig } from './options.js';
 import type { ProxyMetrics } from './metrics.js';
@@ -37,7 +38,8 @@ export class Fleet implements MonitorDesk {
   readonly #note: (message: string) => void;
   readonly #replicas = new Map<string, Replica>();
   readonly #timers: NodeJS.Timeout[] = [];
-  #onHang: (target: Target) => void = () => undefined;
+  readonly #kvEvents: KvEvents;
+  #onHang: (target: Target, silentMs: number) => void = () => undefined;
 
   constructor(options: ProxyOptions, metrics: ProxyMetrics, note: (message: string) => void) {
     this.#options = options;
@@ -46,10 +48,11 @@ export class Fleet implements MonitorDesk {
     this.times = options.times;
     this.prefillSPerToken = options.prefillSPerToken;
     this.routing = new Routing(options);
+    this.#kvEvents = new KvEvents(options, metrics, note);
   }
 
   /** Adds the configured replicas and waits until each has been asked once what it serves. */
-  async start(onHang: (target: Target) => void): Promise<void> {
+  async start(onHang: (target: Target, silentMs: number) => void): Promise<void> {
     this.#onHang = onHang;
     for (const config of this.#options.replicas) this.add(config);
     this.#timers.push(
@@ -86,6 +89,7 @@ export class Fleet implements MonitorDesk {
   /** @throws INVALID_ARGUMENT, CAPACITY_EXHAUSTED */
   add(config: ReplicaConfig): Replica {
     const checked = checkReplica(config);
+    this.#kvEvents.check(checked);
     const { limits, times } = this.#options;
     for (const { name, config: other } of this.#replicas.values()) {
       if (name !== checked.name && other.url !== checked.url) continue;
@@ -123,6 +127,7 @@ export class Fleet implements MonitorDesk {
     while (replica.inFlight > 0 && performance.now() < endMs) await sleep(20);
     for (const target of replica.targets) this.routing.remove(target);
     this.#replicas.delete(name);
+    await Promise.all(replica.targets.map((target) => this.#kvEvents.leave(target)));
     await replica.destroy();
   }
 
@@ -147,7 +152,10 @@ export class Fleet implements MonitorDesk {
 
   setModels(replica: Replica, models: readonly string[]): void {
     if (replica.draining || this.#replicas.get(replica.name) !== replica) return;
-    for (const target of replica.targets) this.routing.setModels(target, models);
+    for (const target of replica.targets) {
+      this.routing.setModels(target, models);
+      void this.#kvEvents.follow(target);
+    }
   }
 
   setHealth(target: Target, healthy: boolean): void {
@@ -164,8 +172,8 @@ export class Fleet implements MonitorDesk {
     this.#note(`${target.name} takes requests again`);
   }
 
-  hangs(target: Target): void {
-    this.#onHang(target);
+  hangs(target: Target, silentMs: number): void {
+    this.#onHang(target, silentMs);
   }
 
   /** The least busy target that takes requests, of those that serve a model if one is named. */
@@ -191,6 +199,7 @@ export class Fleet implements MonitorDesk {
 
   async close(): Promise<void> {
     for (const timer of this.#timers) clearInterval(timer);
+    await this.#kvEvents.close();
     await Promise.all([...this.#replicas.values()].map((replica) => replica.destroy()));
   }
 

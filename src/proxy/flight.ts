@@ -8,7 +8,8 @@ import {
   type CanonicalPrompt,
   type KeyedPrompt,
 } from '../openai/index.js';
-import type { RoutedRequest } from '../router/index.js';
+import { roundedMs, type Log } from '../log/index.js';
+import type { Instance, RoutedRequest } from '../router/index.js';
 import { Attempt, type AttemptOwner } from './attempt.js';
 import type { ProxyMetrics } from './metrics.js';
 import { sendError } from './send-error.js';
@@ -24,12 +25,16 @@ export interface FlightDesk {
   readonly places: ResponsePlaces;
   readonly metrics: ProxyMetrics;
   readonly prefillSPerToken: number;
+  readonly log: Log | null;
   eject(target: Target, reason: EjectReason): void;
   landed(flight: Flight): void;
 }
 
 export interface FlightPlan {
-  readonly id: number;
+  /** The client's, or made up. */
+  readonly requestId: string;
+  /** Of its `traceparent`. */
+  readonly traceId: string | undefined;
   readonly api: Api;
   readonly path: string;
   /** For the replica: names and values in turn. */
@@ -47,13 +52,17 @@ const retryable: ReadonlySet<number> = new Set([429, 500, 502, 503, 504]);
 /** A large body is written piece by piece, as the connection takes it: streams of others go in between. */
 const pieceBytes = 128 * 1024;
 
-function* piecesOf(body: Buffer): Generator<Buffer> {
-  for (let at = 0; at < body.length; at += pieceBytes) yield body.subarray(at, at + pieceBytes);
+/** Copies: the body's memory is another's when the flight is over, whatever the connection has not written by then. */
+function* piecesOf(flight: Flight, body: Buffer): Generator<Buffer> {
+  for (let at = 0; at < body.length && !flight.over; at += pieceBytes) {
+    yield Buffer.from(body.subarray(at, at + pieceBytes));
+  }
 }
 
 /** A request to a model, from its body to its end: in the ledger, at one replica or, once, at a second. */
 export class Flight implements AttemptOwner, Passenger {
-  readonly id: number;
+  /** Of the proxy's list of flights. */
+  ticket = -1;
   readonly plan: FlightPlan;
   attempt: Attempt | null = null;
   over = false;
@@ -66,14 +75,20 @@ export class Flight implements AttemptOwner, Passenger {
   /** Hits that the router counted on when it dispatched. */
   #predictedHitTokens = 0;
   #prefilled = false;
+  /** Of the newest try. */
+  #target: Target | null = null;
+  #ttftMs = 0;
   #timer: NodeJS.Timeout | undefined;
 
   constructor(desk: FlightDesk, plan: FlightPlan, response: ServerResponse) {
     this.#desk = desk;
     this.plan = plan;
-    this.id = plan.id;
     this.#response = response;
     response.once('close', () => this.#clientLeft());
+  }
+
+  get requestId(): string {
+    return this.plan.requestId;
   }
 
   get isWaiting(): boolean {
@@ -102,6 +117,7 @@ export class Flight implements AttemptOwner, Passenger {
     const { headers, body, path, api } = this.#shapeFor(target);
     const attempt = new Attempt(this, target, this.#response, api === 'responses');
     this.attempt = attempt;
+    this.#target = target;
     // Without a stream the first byte is the last: that the prompt is computed can only be expected.
     if (!this.plan.prompt.stream) {
       const expectedMs = 1000 * cluster.dispatchedS(request.instance);
@@ -110,7 +126,7 @@ export class Flight implements AttemptOwner, Passenger {
     const isLarge = body.length > 2 * pieceBytes;
     if (isLarge) headers.push('content-length', String(body.length));
     target.replica.pool.dispatch(
-      { path, method: 'POST', headers, body: isLarge ? Readable.from(piecesOf(body)) : body },
+      { path, method: 'POST', headers, body: isLarge ? Readable.from(piecesOf(this, body)) : body },
       attempt,
     );
   }
@@ -130,9 +146,9 @@ export class Flight implements AttemptOwner, Passenger {
   }
 
   begins(attempt: Attempt): void {
-    const ttftS = (performance.now() - this.#startedMs) / 1000;
+    this.#ttftMs = performance.now() - this.#startedMs;
     if (attempt.status < 400) {
-      if (this.plan.prompt.stream) this.#desk.metrics.ttft.observe(ttftS);
+      if (this.plan.prompt.stream) this.#desk.metrics.ttft.observe(this.#ttftMs / 1000);
       this.#prefillDone(attempt);
     }
   }
@@ -176,13 +192,20 @@ export class Flight implements AttemptOwner, Passenger {
     }
   }
 
-  /** The target hangs: what has no byte yet goes elsewhere, what streams is left to its own time-out. */
-  targetHangs(): void {
+  /**
+   * The target seems to hang since `silentMs`: what has no byte yet goes elsewhere, if somebody is well there. Else it may be
+   * only slower than it was expected to be, and is given as long as a stream that stops; what streams has that time-out anyway.
+   */
+  targetHangs(silentMs: number, giveUpMs: number): void {
     const { attempt } = this;
     if (this.over || attempt === null || attempt.over || attempt.committed) return;
-    attempt.abort();
-    if (this.#mayRetry()) this.#retry('hung');
-    else this.#fail(new ApiError(504, `the replica ${attempt.target.name} hangs`, { code: 'replica_hangs' }));
+    if (this.#elsewhere()?.healthy === true && this.#mayRetry()) {
+      attempt.abort();
+      this.#retry('hung');
+    } else if (silentMs > giveUpMs) {
+      attempt.abort();
+      this.#fail(new ApiError(504, `the replica ${attempt.target.name} hangs`, { code: 'replica_hangs' }));
+    }
   }
 
   /** Looks at the clock. */
@@ -232,16 +255,23 @@ export class Flight implements AttemptOwner, Passenger {
   #retry(reason: string): void {
     const { group, keyed } = this.plan;
     const failed = this.#request!;
+    const elsewhere = this.#elsewhere();
     clearTimeout(this.#timer);
     this.attempt = null;
     this.#desk.metrics.retries.inc({ reason });
+    this.#desk.log?.warn({ ...this.#facts(), reason }, 'request tried again');
     this.#desk.routing.end(group, failed, false);
-    const { primary, secondary, instance } = failed;
-    const other = instance === primary ? secondary : primary;
-    const { routable } = group.router.cluster;
-    const elsewhere =
-      other !== null && other !== instance ? other : routable.find((each) => each !== instance);
     this.#submit(group, keyed, elsewhere?.name);
+  }
+
+  /** The request's other candidate, or whoever else takes requests. */
+  #elsewhere(): Instance | undefined {
+    const { primary, secondary, instance } = this.#request!;
+    const other = instance === primary ? secondary : primary;
+    if (other !== null && other !== instance && other.healthy) return other;
+    const { routable } = this.plan.group.router.cluster;
+    const others = routable.filter((each) => each !== instance);
+    return others.find(({ healthy }) => healthy) ?? other ?? others[0];
   }
 
   #submit(group: Group, keyed: KeyedPrompt, at: string | undefined): void {
@@ -285,6 +315,25 @@ export class Flight implements AttemptOwner, Passenger {
     if (this.#request !== null) this.#desk.routing.end(this.plan.group, this.#request, finished);
     this.#desk.metrics.requests.inc({ api: this.plan.api, outcome });
     this.#desk.landed(this);
+    const failed = outcome === 'failed' || outcome === 'broken' || outcome === 'timeout';
+    this.#desk.log?.[failed ? 'warn' : 'info']({ ...this.#facts(), outcome }, 'request ended');
+  }
+
+  /** What a line of the log says of it. */
+  #facts(): object {
+    const { requestId: request_id, traceId, api, tenant, prompt, keyed } = this.plan;
+    return {
+      ...{ request_id, ...(traceId === undefined ? {} : { trace_id: traceId }), api, model: prompt.model },
+      ...(tenant === '' ? {} : { tenant }),
+      ...{
+        prompt_tokens: keyed.promptTokens,
+        predicted_hit_tokens: this.#predictedHitTokens,
+        tries: this.#tries,
+      },
+      ...(this.#target === null ? {} : { replica: this.#target.name, status: this.attempt?.status ?? 0 }),
+      ...(this.#ttftMs === 0 ? {} : { ttft_ms: roundedMs(this.#ttftMs) }),
+      duration_ms: roundedMs(performance.now() - this.#startedMs),
+    };
   }
 
   #shapeFor(target: Target): { headers: string[]; body: Buffer; path: string; api: Api } {

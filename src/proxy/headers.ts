@@ -1,3 +1,7 @@
+import { randomUUID } from 'node:crypto';
+import type { IncomingMessage } from 'node:http';
+import { isRequestId } from '../log/index.js';
+
 /** Headers of one connection only (RFC 9110, 7.6.1), and what the router answers for itself. */
 const hopByHop: ReadonlySet<string> = new Set([
   'connection',
@@ -19,7 +23,17 @@ const notForReplicas: ReadonlySet<string> = new Set([
   'content-length',
   'x-data-parallel-rank',
   'x-request-timeout-ms',
+  'x-request-id',
 ]);
+
+/** The client's own, or one made up: the same for the replica, in the answer and in the log. */
+export function requestIdOf({ headers }: IncomingMessage): string {
+  const given = headers['x-request-id'];
+  if (isRequestId(given)) return given;
+  const id = randomUUID();
+  headers['x-request-id'] = id;
+  return id;
+}
 
 /** Names in the connection header, in lower case; null where there are none beyond the usual. */
 function namedByConnection(raw: readonly string[]): Set<string> | null {
@@ -35,9 +49,9 @@ function namedByConnection(raw: readonly string[]): Set<string> | null {
 }
 
 /** What goes on to the replica: everything but what belongs to the client's connection. Names and values in turn. */
-export function requestHeaders(raw: readonly string[]): string[] {
+export function requestHeaders(raw: readonly string[], requestId: string): string[] {
   const named = namedByConnection(raw);
-  const kept: string[] = [];
+  const kept: string[] = ['x-request-id', requestId];
   for (let i = 0; i + 1 < raw.length; i += 2) {
     const name = raw[i]!.toLowerCase();
     if (hopByHop.has(name) || notForReplicas.has(name) || named?.has(name) === true) continue;
@@ -47,14 +61,14 @@ export function requestHeaders(raw: readonly string[]): string[] {
 }
 
 /** What goes back to the client. `raw` as undici has it: names and values in turn. */
-export function responseHeaders(raw: readonly Buffer[]): string[] {
+export function responseHeaders(raw: readonly Buffer[], requestId: string): string[] {
   const text: string[] = [];
   for (const each of raw) text.push(each.toString('latin1'));
   const named = namedByConnection(text);
-  const kept: string[] = [];
+  const kept: string[] = ['x-request-id', requestId];
   for (let i = 0; i + 1 < text.length; i += 2) {
     const name = text[i]!.toLowerCase();
-    if (hopByHop.has(name) || named?.has(name) === true) continue;
+    if (name === 'x-request-id' || hopByHop.has(name) || named?.has(name) === true) continue;
     kept.push(text[i]!, text[i + 1]!);
   }
   return kept;

@@ -4,6 +4,7 @@ export {
   defaultLimits,
   defaultOptions,
   defaultTimes,
+  type KvEventsConfig,
   type ProxyLimits,
   type ProxyOptions,
   type ProxyTimes,

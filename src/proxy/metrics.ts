@@ -15,6 +15,17 @@ export class ProxyMetrics {
     'Cached tokens that replicas reported',
     [],
   );
+  readonly kvEvents = this.#counter('kv_events_total', 'KV events taken, by type', ['type']);
+  readonly kvEventGaps = this.#counter(
+    'kv_event_gaps_total',
+    'Batches of KV events missing, by whether they were had after all',
+    ['outcome'],
+  );
+  readonly kvEventsMalformed = this.#counter(
+    'kv_events_malformed_total',
+    'Messages that are no KV events',
+    [],
+  );
   readonly ttft = new Histogram({
     name: 'dualpath_router_ttft_seconds',
     help: 'From the whole request to the first byte of a streamed response',

@@ -14,12 +14,15 @@ export interface MonitorDesk {
   setHealth(target: Target, healthy: boolean): void;
   ejected(target: Target, ejection: Ejection): void;
   admitted(target: Target): void;
-  hangs(target: Target): void;
+  /** Without bytes and progress for so long. */
+  hangs(target: Target, silentMs: number): void;
 }
 
 /** Slower than the middle of its fellows by this factor. */
 const slowFactor = 5;
 const failedProbesMax = 3;
+/** Patience with a server that is alive and busy, as it answers probes, but not for its counters. */
+const unansweredFactor = 10;
 const bodyBytesMax = 16 * 1024 * 1024;
 
 /** Who is well: active probes, what requests met, counters that stand still, prefills that take too long. */
@@ -49,11 +52,12 @@ export class Monitor {
   watch(nowMs: number): void {
     const targets: Target[] = [];
     for (const replica of this.#desk.replicas()) targets.push(...replica.targets);
+    const pace = paceOf(targets);
     for (const target of targets) {
       // Also one that was passed over before, for being slow or not answering probes: what it has must not wait on.
-      if (this.#isHung(target, nowMs)) {
+      if (this.#isHung(target, nowMs, pace)) {
         this.eject(target, 'hung');
-        this.#desk.hangs(target);
+        this.#desk.hangs(target, nowMs - Math.max(target.aliveMs, target.progressMs));
       } else if (target.ejection !== null) this.#maybeAdmit(target, nowMs);
     }
     this.#ejectSlow(targets, nowMs);
@@ -73,9 +77,10 @@ export class Monitor {
 
   #maybeAdmit(target: Target, nowMs: number): void {
     if (nowMs < target.ejection!.untilMs || target.replica.probeSuccesses < 1) return;
+    // One that was slow starts anew; one that seemed to hang has shown how slow it is.
+    if (target.ejection!.reason === 'slow') target.forgetSpeed();
     target.ejection = null;
     target.failures = 0;
-    target.forgetSpeed();
     target.aliveMs = target.progressMs = nowMs;
     this.#desk.setHealth(target, true);
     this.#desk.admitted(target);
@@ -83,15 +88,18 @@ export class Monitor {
 
   /**
    * Only counters can say that an engine stands still: without them nothing is known, and the deadline decides. Not every
-   * server counts within a prefill, so a long one is given twice the time that it should take.
+   * server counts within a prefill, so a long one is given twice the time that it should take at the pace that prefills have.
+   * Some answer for their counters between two steps of the engine only: no answer is no standstill.
    */
-  #isHung(target: Target, nowMs: number): boolean {
+  #isHung(target: Target, nowMs: number, pace: number): boolean {
     if (target.attempts.size === 0 || target.progress === null) return false;
     let silentMs = this.#desk.times.hungMs;
     for (const { instance } of target.accounts.values()) {
       const tokens = instance.dispatched.first?.uncachedTokens ?? 0;
-      silentMs = Math.max(silentMs, 2000 * tokens * this.#desk.prefillSPerToken);
+      silentMs = Math.max(silentMs, 2000 * pace * tokens * this.#desk.prefillSPerToken);
     }
+    const isKnown = target.replica.probeFailures > 0 || nowMs - target.countersMs < silentMs / 2;
+    if (!isKnown) silentMs *= unansweredFactor;
     if (nowMs - target.aliveMs < silentMs || nowMs - target.progressMs < silentMs) return false;
     for (const attempt of target.attempts) {
       if (attempt.pausedMs === 0 && nowMs - attempt.startedMs >= silentMs) return true;
@@ -144,11 +152,12 @@ export class Monitor {
 
   async #pollModels(replica: Replica): Promise<void> {
     const answer = await this.#get(replica, '/v1/models');
-    const models = answer?.status === 200 ? modelsOf(answer.text) : null;
-    if (models === null) return;
+    const listed = answer?.status === 200 ? modelsOf(answer.text) : null;
+    if (listed === null) return;
     replica.modelsMs = performance.now();
-    replica.models = models;
-    this.#desk.setModels(replica, models);
+    replica.models = listed.map(({ id }) => id);
+    replica.adapters = new Set(listed.filter(({ isAdapter }) => isAdapter).map(({ id }) => id));
+    this.#desk.setModels(replica, replica.models);
   }
 
   async #pollMetrics(replica: Replica): Promise<void> {
@@ -164,6 +173,7 @@ export class Monitor {
 
   #take(target: Target, { waitingRequests, progress }: ServerMetrics, ownRequests: number): void {
     if (progress !== null) {
+      target.countersMs = performance.now();
       if (target.progress === null || progress !== target.progress) target.progressMs = performance.now();
       target.progress = progress;
     }
@@ -197,6 +207,13 @@ function get(dispatcher: Dispatcher, url: string, timeoutMs: number): ReturnType
   return fetchFrom(url, { dispatcher, signal: AbortSignal.timeout(timeoutMs) });
 }
 
+/** How many times longer than given prefills take, by the middle of those seen; 1 before any was. */
+function paceOf(targets: readonly Target[]): number {
+  const seen = targets.map((target) => target.slowness(0, 0)).filter((slowness) => slowness !== null);
+  seen.sort((a, b) => a - b);
+  return Math.max(1, seen[seen.length >> 1] ?? 1);
+}
+
 /** Requests that the replica may count among its waiting ones, and that the ledger has as such. */
 function dispatchedTo(target: Target): number {
   let count = 0;
@@ -205,12 +222,15 @@ function dispatchedTo(target: Target): number {
 }
 
 /** Ids in a list of models; null for anything else. */
-function modelsOf(text: string): string[] | null {
+function modelsOf(text: string): { id: string; isAdapter: boolean }[] | null {
   try {
     const { data } = JSON.parse(text) as { data?: unknown };
     if (!Array.isArray(data)) return null;
-    const ids = (data as { id?: unknown }[]).map(({ id }) => id);
-    return ids.filter((id): id is string => typeof id === 'string' && id !== '').slice(0, 256);
+    return (data as { id?: unknown; parent?: unknown }[])
+      .flatMap(({ id, parent }) =>
+        typeof id === 'string' && id !== '' ? { id, isAdapter: typeof parent === 'string' } : [],
+      )
+      .slice(0, 256);
   } catch {
     return null;
   }

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { DualPathError } from '../errors/index.js';
+import type { Log } from '../log/index.js';
 
 /** A replica as it is configured: one endpoint, with one instance for each data-parallel rank. */
 export interface ReplicaConfig {
@@ -14,6 +15,17 @@ export interface ReplicaConfig {
   readonly weight?: number | undefined;
   /** Tokens that a rank's prefix cache holds; default that of the router's options. */
   readonly cacheTokens?: number | undefined;
+  /** Where it publishes KV events, as vLLM does; default: nowhere. */
+  readonly kvEvents?: KvEventsConfig | undefined;
+}
+
+/** ZMQ endpoints of the first data-parallel rank, `tcp://host:port`; the others have the ports behind it. */
+export interface KvEventsConfig {
+  readonly endpoint: string;
+  /** Where batches that did not come can be asked for. */
+  readonly replay?: string | undefined;
+  /** Default: all. */
+  readonly topic?: string | undefined;
 }
 
 export interface ProxyOptions {
@@ -43,6 +55,8 @@ export interface ProxyOptions {
   readonly peers: readonly string[];
   readonly limits: ProxyLimits;
   readonly times: ProxyTimes;
+  /** A line for each request. */
+  readonly log: Log | null;
 }
 
 export interface ProxyLimits {
@@ -141,6 +155,7 @@ export const defaultOptions: ProxyOptions = {
   peers: [],
   limits: defaultLimits,
   times: defaultTimes,
+  log: null,
 };
 
 /** Checks a replica's description and fills in its name. @throws INVALID_ARGUMENT */
@@ -165,6 +180,10 @@ export function checkReplica(config: ReplicaConfig): ReplicaConfig & { readonly 
     if (value !== undefined && !(value > 0 && Number.isFinite(value))) {
       throw invalid(`${name} of ${url} is ${value}: give a number above 0`, url);
     }
+  }
+  for (const address of [config.kvEvents?.endpoint, config.kvEvents?.replay]) {
+    if (address === undefined || /^tcp:\/\/[^\s/*]+:\d{1,5}$/.test(address)) continue;
+    throw invalid(`KV events of ${url} at ${address}: give an endpoint such as tcp://10.0.0.1:5557`, url);
   }
   const name = config.name ?? parsed.host;
   if (!/^[\w.:[\]-]{1,128}$/.test(name)) {

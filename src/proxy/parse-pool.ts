@@ -7,12 +7,14 @@ export interface ParseTask {
   readonly api: Api;
   /** Transferred there and back, never copied. */
   readonly body: ArrayBuffer;
+  readonly bytes: number;
   readonly tenant: string;
 }
 
 export interface ParseReply {
   readonly id: number;
   readonly body: ArrayBuffer;
+  readonly bytes: number;
   readonly prepared: Prepared | null;
   readonly error: { status: number; message: string; options: ApiErrorOptions } | null;
 }
@@ -47,12 +49,13 @@ export class ParsePool {
       });
     }
     const id = this.#next++;
-    // A buffer from Node's pool shares its memory with others.
-    const whole = body.byteOffset === 0 && body.byteLength === body.buffer.byteLength;
-    const memory = (whole ? body.buffer : Uint8Array.from(body).buffer) as ArrayBuffer;
+    // A small one, from Node's pool, shares its memory with others.
+    const isOwn = body.byteOffset === 0 && body.buffer.byteLength > Buffer.poolSize;
+    const memory = (isOwn ? body.buffer : Uint8Array.from(body).buffer) as ArrayBuffer;
+    const bytes = body.length;
     return new Promise((resolve, reject) => {
       this.#waiting.set(id, { worker, resolve, reject });
-      worker.postMessage({ id, api, body: memory, tenant } satisfies ParseTask, [memory]);
+      worker.postMessage({ id, api, body: memory, bytes, tenant } satisfies ParseTask, [memory]);
     });
   }
 
@@ -70,10 +73,10 @@ export class ParsePool {
     this.#workers.push(worker);
   }
 
-  #reply({ id, body, prepared, error }: ParseReply): void {
+  #reply({ id, body, bytes, prepared, error }: ParseReply): void {
     const waiting = this.#waiting.get(id);
     this.#waiting.delete(id);
-    if (prepared !== null) waiting?.resolve({ ...prepared, body: Buffer.from(body) });
+    if (prepared !== null) waiting?.resolve({ ...prepared, body: Buffer.from(body, 0, bytes) });
     else waiting?.reject(new ApiError(error?.status ?? 500, error?.message ?? 'lost', error?.options));
   }
 

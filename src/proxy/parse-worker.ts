@@ -9,14 +9,20 @@ if (process.platform === 'linux') setPriority(19);
 
 const preparer = new Preparer(workerData as PrepareOptions);
 
-parentPort!.on('message', ({ id, api, body, tenant }: ParseTask) => {
+parentPort!.on('message', ({ id, api, body, bytes, tenant }: ParseTask) => {
   let reply: ParseReply;
   try {
-    const prepared = preparer.prepare(api, Buffer.from(body), tenant);
-    reply = { id, body, prepared, error: null };
+    const prepared = preparer.prepare(api, Buffer.from(body, 0, bytes), tenant);
+    reply = { id, body, bytes, prepared, error: null };
   } catch (error) {
     const fault = error instanceof ApiError ? error : new ApiError(500, String(error));
-    reply = { id, body, prepared: null, error: { ...fault, status: fault.status, message: fault.message } };
+    reply = {
+      id,
+      body,
+      bytes,
+      prepared: null,
+      error: { ...fault, status: fault.status, message: fault.message },
+    };
   }
   parentPort!.postMessage(reply, [body]);
 });

@@ -3,7 +3,7 @@ import { Transform } from 'node:stream';
 import { ApiError } from '../openai/index.js';
 import { Attempt, type AttemptOwner } from './attempt.js';
 import { sendError } from './send-error.js';
-import { requestHeaders } from './headers.js';
+import { requestHeaders, requestIdOf } from './headers.js';
 import type { Target } from './target.js';
 
 export interface PassageDesk {
@@ -15,6 +15,7 @@ export interface PassageDesk {
 /** A request to a path whose prompts nobody looks at: to the least busy replica, its body as it comes, tried once. */
 export class Passage implements AttemptOwner {
   attempt: Attempt | null = null;
+  readonly requestId: string;
   readonly #desk: PassageDesk;
   readonly #request: IncomingMessage;
   readonly #response: ServerResponse;
@@ -23,6 +24,7 @@ export class Passage implements AttemptOwner {
   constructor(desk: PassageDesk, request: IncomingMessage, response: ServerResponse) {
     this.#desk = desk;
     this.#request = request;
+    this.requestId = requestIdOf(request);
     this.#response = response;
     response.once('close', () => {
       this.attempt?.abort();
@@ -35,7 +37,7 @@ export class Passage implements AttemptOwner {
     const attempt = new Attempt(this, target, this.#response, false);
     this.attempt = attempt;
     const { rawHeaders, method = 'GET', url = '/' } = this.#request;
-    const headers = requestHeaders(rawHeaders);
+    const headers = requestHeaders(rawHeaders, this.requestId);
     if (target.rank !== null) headers.push('x-data-parallel-rank', String(target.rank));
     const length = this.#request.headers['content-length'];
     const hasBody = length !== undefined || this.#request.headers['transfer-encoding'] !== undefined;

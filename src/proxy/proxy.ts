@@ -2,13 +2,15 @@ import { randomBytes } from 'node:crypto';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { DualPathError, isDualPathError } from '../errors/index.js';
+import { errorFields, traceIdOf } from '../log/index.js';
 import { ApiError, apiOf, type Api } from '../openai/index.js';
 import { policyEntries } from '../route-eval/index.js';
 import { adminServer } from './admin.js';
 import { checkContent, deadlineOf, modelIn, pathOf, refuseClient } from './checks.js';
+import { Crowd } from './crowd.js';
 import { Fleet } from './fleet.js';
 import { Flight, type FlightDesk } from './flight.js';
-import { requestHeaders } from './headers.js';
+import { requestHeaders, requestIdOf } from './headers.js';
 import { ProxyMetrics } from './metrics.js';
 import { defaultOptions, type ProxyOptions } from './options.js';
 import { ParsePool } from './parse-pool.js';
@@ -35,11 +37,10 @@ export class Proxy {
   readonly #preparer: Preparer;
   readonly #pool: ParsePool | null;
   readonly #memory: BodyMemory;
-  readonly #flights = new Set<Flight>();
+  readonly #flights = new Crowd<Flight>();
   readonly #desk: FlightDesk;
   readonly #places: ResponsePlaces;
   #timer: NodeJS.Timeout | undefined;
-  #nextId = 0;
   #closing = false;
 
   /** @throws INVALID_ARGUMENT for impossible options */
@@ -97,8 +98,11 @@ export class Proxy {
   }
 
   async start(): Promise<void> {
-    await this.fleet.start((target) => {
-      for (const flight of this.#flights) if (flight.attempt?.target === target) flight.targetHangs();
+    const { streamIdleMs } = this.options.times;
+    await this.fleet.start((target, silentMs) => {
+      for (const flight of this.#flights) {
+        if (flight.attempt?.target === target) flight.targetHangs(silentMs, streamIdleMs);
+      }
     });
     this.#timer = setInterval(() => this.#tick(), tickMs);
     await listen(this.#server, this.options.port, this.options.host);
@@ -127,8 +131,17 @@ export class Proxy {
     this.#serve(request, response, expects).catch((error: unknown) => {
       const fault = asApiError(error);
       this.metrics.refused.inc({ status: String(fault.status) });
+      this.#refused(request, fault, error);
       sendError(response, fault);
     });
+  }
+
+  #refused(request: IncomingMessage, { status, message }: ApiError, error: unknown): void {
+    const { log } = this.options;
+    if (log === null) return;
+    const fields = { request_id: requestIdOf(request), path: request.url?.split('?', 1)[0], status };
+    if (status === 500) log.error({ ...fields, ...errorFields(error) }, 'the router has failed');
+    else log.warn({ ...fields, reason: message }, 'request refused');
   }
 
   async #serve(request: IncomingMessage, response: ServerResponse, expects: boolean): Promise<void> {
@@ -151,12 +164,13 @@ export class Proxy {
     const deadlineMs = arrivedMs + deadlineOf(request, times.deadlineMs);
     const read = await readBody(request, limits.bodyBytes, this.#memory);
     if (read === null) return;
+    const bytes = read.length; // of a body that a worker has, Node says 0
     if (response.destroyed) {
-      this.#memory.release(read.length);
+      this.#memory.release(bytes);
       return;
     }
-    response.once('close', () => this.#memory.release(read.length));
-    const isLarge = this.#pool !== null && read.length >= limits.workerBytes;
+    response.once('close', () => this.#memory.release(bytes));
+    const isLarge = this.#pool !== null && bytes >= limits.workerBytes;
     const prepared: Prepared & { body?: Buffer } = isLarge
       ? await this.#pool.prepare(api, read, tenant)
       : this.#preparer.prepare(api, read, tenant);
@@ -164,13 +178,15 @@ export class Proxy {
     const group = this.fleet.routing.groupOf(prepared.prompt.model);
     this.#checkRoom(group.router);
     this.fleet.weigh(prepared.keyed.promptTokens);
+    const requestId = requestIdOf(request);
     const flight = new Flight(
       this.#desk,
       {
-        id: this.#nextId++,
         api,
         path: request.url!,
-        headers: requestHeaders(request.rawHeaders),
+        requestId,
+        traceId: traceIdOf(request.headers['traceparent']),
+        headers: requestHeaders(request.rawHeaders, requestId),
         body: prepared.body ?? read,
         prompt: prepared.prompt,
         keyed: prepared.keyed,
@@ -180,12 +196,14 @@ export class Proxy {
       },
       response,
     );
-    this.#flights.add(flight);
+    // After the flight's own listener, which ends it.
+    response.once('close', () => this.#memory.large.give(flight.plan.body.buffer));
+    flight.ticket = this.#flights.add(flight);
     try {
       flight.start();
     } catch (error) {
       flight.over = true;
-      this.#flights.delete(flight);
+      this.#flights.remove(flight.ticket);
       throw error;
     }
   }
@@ -276,8 +294,9 @@ export class Proxy {
       places: this.#places,
       metrics: this.metrics,
       prefillSPerToken: this.options.prefillSPerToken,
+      log: this.options.log,
       eject: (target, reason) => this.fleet.eject(target, reason),
-      landed: (flight) => this.#flights.delete(flight),
+      landed: (flight) => void this.#flights.remove(flight.ticket),
     };
   }
 

@@ -1,8 +1,10 @@
 import type { IncomingMessage } from 'node:http';
 import { ApiError } from '../openai/index.js';
+import { Gathered, LargeMemory } from './large-memory.js';
 
 /** Bytes of bodies in memory, over all requests. */
 export class BodyMemory {
+  readonly large = new LargeMemory();
   readonly #limitBytes: number;
   #bytes = 0;
 
@@ -32,7 +34,8 @@ export function checkLength(request: IncomingMessage, limitBytes: number): void 
 }
 
 /**
- * Reads a body whole. Its bytes stay taken in `memory` until the caller releases them; on an error none do.
+ * Reads a body whole. Its bytes stay taken in `memory` until the caller releases them; on an error none do. The caller may
+ * give its memory back to `memory.large`, once nobody uses it.
  * @throws ApiError 413, 429 where there is no room; null: the client left
  */
 export function readBody(
@@ -41,25 +44,25 @@ export function readBody(
   memory: BodyMemory,
 ): Promise<Buffer | null> {
   return new Promise((resolve, reject) => {
-    const chunks: Buffer[] = [];
-    let bytes = 0;
+    const body = new Gathered(memory.large);
     let done = false;
     const end = (error: ApiError | null): void => {
       if (done) return;
       done = true;
-      if (error !== null || !request.complete) memory.release(bytes);
+      if (error !== null || !request.complete) {
+        memory.release(body.bytes);
+        body.drop();
+      }
       if (error !== null) reject(error);
-      else if (!request.complete) resolve(null);
-      else resolve(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks));
+      else resolve(request.complete ? body.whole() : null);
     };
     request.on('data', (chunk: Buffer) => {
       if (done) return;
-      if (bytes + chunk.length > limitBytes) end(tooLarge(limitBytes));
+      if (body.bytes + chunk.length > limitBytes) end(tooLarge(limitBytes));
       else if (!memory.take(chunk.length)) {
         end(new ApiError(429, 'too many large requests at once', { headers: { 'retry-after': '1' } }));
       } else {
-        bytes += chunk.length;
-        chunks.push(chunk);
+        body.add(chunk);
       }
     });
     request.once('end', () => end(null));

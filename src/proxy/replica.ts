@@ -12,6 +12,8 @@ export class Replica {
   readonly probes: Pool;
   /** Ids that /v1/models lists; null until it has. */
   models: readonly string[] | null = null;
+  /** Those of them that it lists with a model they belong to. */
+  adapters: ReadonlySet<string> = new Set();
   modelsMs = -Infinity;
   draining = false;
   /** The round of probes that is under way. */

@@ -10,13 +10,17 @@ export const replicaSchema = z.strictObject({
   engine: z.enum(['vllm', 'sglang']).optional(),
   weight: z.number().optional(),
   cache_tokens: z.number().optional(),
+  kv_events: z
+    .strictObject({ endpoint: z.string(), replay: z.string().optional(), topic: z.string().optional() })
+    .optional(),
 });
 
 export function replicaOf({
   cache_tokens: cacheTokens,
+  kv_events: kvEvents,
   ...rest
 }: z.infer<typeof replicaSchema>): ReplicaConfig {
-  return { ...rest, cacheTokens };
+  return { ...rest, cacheTokens, kvEvents };
 }
 
 /** Reads a list of replicas: JSON, each a URL or an object. @throws INVALID_ARGUMENT */

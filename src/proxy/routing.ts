@@ -1,12 +1,12 @@
 import { ApiError, type KeyedPrompt } from '../openai/index.js';
 import { policyEntries } from '../route-eval/index.js';
 import { Router, type Instance, type LoadView, type RoutedRequest } from '../router/index.js';
+import { Crowd } from './crowd.js';
 import type { ProxyOptions } from './options.js';
 import type { Target } from './target.js';
 
 /** Who is told what the routers decide. Called after the event, never within it. */
 export interface Passenger {
-  readonly id: number;
   dispatched(request: RoutedRequest, target: Target): void;
   /** Its instance is gone, and there is no other. */
   refused(): void;
@@ -28,7 +28,7 @@ export class Routing implements LoadView {
   readonly #options: ProxyOptions;
   readonly #groups = new Map<string, Group>();
   readonly #targets = new Map<string, Target>();
-  readonly #passengers = new Map<number, Passenger>();
+  readonly #passengers = new Crowd<Passenger>();
   readonly #decided: (() => void)[] = [];
   readonly #seed: number;
   #depth = 0;
@@ -105,9 +105,13 @@ export class Routing implements LoadView {
   }
 
   submit(passenger: Passenger, group: Group, prompt: KeyedPrompt, at?: string): RoutedRequest {
-    const input = { ...prompt, id: passenger.id, firstBlock: 0 };
-    this.#passengers.set(passenger.id, passenger);
-    return this.#event(() => group.router.submit(input, this.nowS(), at));
+    const id = this.#passengers.add(passenger);
+    try {
+      return this.#event(() => group.router.submit({ ...prompt, id, firstBlock: 0 }, this.nowS(), at));
+    } catch (error) {
+      this.#passengers.remove(id);
+      throw error;
+    }
   }
 
   prefillDone(group: Group, request: RoutedRequest): void {
@@ -116,7 +120,7 @@ export class Routing implements LoadView {
 
   /** The request leaves the ledger; does nothing where it has. `finished` makes its prompt count as cached. */
   end(group: Group, request: RoutedRequest, finished: boolean): void {
-    this.#passengers.delete(request.id);
+    this.#passengers.remove(request.id);
     if (request.state === 'ended') return;
     this.#event(() => {
       if (finished && request.state !== 'waiting') group.router.finished(request, this.nowS());
@@ -175,7 +179,7 @@ export class Routing implements LoadView {
       },
       refuse: (request) => {
         const passenger = this.#passengers.get(request.id);
-        this.#passengers.delete(request.id);
+        this.#passengers.remove(request.id);
         this.#decided.push(() => passenger?.refused());
       },
     });

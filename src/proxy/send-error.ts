@@ -1,5 +1,6 @@
 import type { ServerResponse } from 'node:http';
 import { errorBody, type ApiError } from '../openai/index.js';
+import { requestIdOf } from './headers.js';
 
 /** A client that still sends is listened to for so long, or its answer would be lost with the connection. */
 const lingerMs = 1000;
@@ -15,6 +16,7 @@ export function sendError(response: ServerResponse, error: ApiError): void {
   const body = errorBody(error);
   response.writeHead(error.status, {
     'content-type': 'application/json',
+    'x-request-id': requestIdOf(request),
     'content-length': Buffer.byteLength(body),
     // What is left of a body that nobody reads must not be taken for the next request.
     ...(isWhole ? {} : { connection: 'close' }),

@@ -1,5 +1,6 @@
 import type { Instance, Router } from '../router/index.js';
 import type { Attempt } from './attempt.js';
+import { Crowd } from './crowd.js';
 import type { Replica } from './replica.js';
 
 /** Why a target is passed over. */
@@ -27,7 +28,7 @@ export class Target {
   /** Null where the server chooses among its ranks, or has one. */
   readonly rank: number | null;
   readonly accounts = new Map<string, { readonly router: Router; readonly instance: Instance }>();
-  readonly attempts = new Set<Attempt>();
+  readonly attempts = new Crowd<Attempt>();
   ejection: Ejection | null = null;
   /** Of the last ejection, whose length the next one doubles. */
   lastEjection: Ejection | null = null;
@@ -40,6 +41,8 @@ export class Target {
   /** Counters as last polled, and when they last grew; null: it has reported none so far. */
   progress: number | null = null;
   progressMs = 0;
+  /** When counters were last polled with success. */
+  countersMs = 0;
   #observedS = 0;
   #expectedS = 0;
   #samples = 0;
@@ -58,9 +61,10 @@ export class Target {
     return this.ejection !== null;
   }
 
-  began(attempt: Attempt, nowMs: number): void {
+  /** The attempt's ticket. */
+  began(attempt: Attempt, nowMs: number): number {
     if (this.attempts.size === 0) this.aliveMs = nowMs;
-    this.attempts.add(attempt);
+    return this.attempts.add(attempt);
   }
 
   succeeded(): void {

@@ -12,6 +12,7 @@ export {
 } from './evaluate.js';
 export type { ElasticityResult } from './elasticity.js';
 export { policyEntries, type PolicyEntry, type PolicyKind } from './policies.js';
+export { routeEvalReport } from './report.js';
 export type { ScalingResult } from './scaling.js';
 export { clusterSetting, modelSettings, type ModelName } from './settings.js';
 export type { ClusterSetting } from './simulation.js';

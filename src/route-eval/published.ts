@@ -24,3 +24,17 @@ export const published = {
   elasticity: { overloadedReplicas: 4, replicas: 8, scaledUpAtS: 74, attainmentAfter: 0.9 },
   scaling: { replicas: [8, 32], goodput: 'near-linear' },
 } as const;
+
+interface PublishedFor {
+  readonly capacity?: { readonly low: number | null; readonly high: number };
+  readonly goodput?: { readonly low: number; readonly high: number };
+  readonly keys?: readonly { readonly blocks: number; readonly share: number }[];
+}
+
+/** What is published for a trace of this name or path; nothing for traces that the paper does not have. */
+export function publishedFor(trace: string): PublishedFor {
+  const { capacityOverBestBaseline: capacity, goodputOverBestBaseline: goodput, keys } = published;
+  const name = trace.split('/').at(-1)!;
+  const kind = /tool-?_?agent/i.test(name) ? 'toolAgent' : /conversation/i.test(name) ? 'conversation' : null;
+  return kind === null ? {} : { capacity: capacity[kind], goodput: goodput[kind], keys: keys[kind] };
+}

@@ -39,7 +39,11 @@ export class Cluster {
 
   /** Leading blocks of the prompt that the instance holds and that can hit. */
   hits(request: RoutedRequest, instance: Instance): number {
-    return instance.cache.match(request.keys, request.firstBlock, request.hitBlocksMax);
+    const { keys, firstBlock, hitBlocksMax } = request;
+    const { reported } = instance;
+    if (reported === null || !request.reportable) return instance.cache.match(keys, firstBlock, hitBlocksMax);
+    const held = reported.match(keys, firstBlock, hitBlocksMax);
+    return reported.isWhole ? held : Math.max(held, instance.cache.match(keys, firstBlock, hitBlocksMax));
   }
 
   uncachedTokens(request: RoutedRequest, hitBlocks: number): number {

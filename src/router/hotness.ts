@@ -152,8 +152,11 @@ export class HotnessTree {
     let above = none;
     let node = none;
     for (; depth > 0; depth++) {
-      node = this.#find(keys[2 * (first + depth - 1)]!, keys[2 * (first + depth - 1) + 1]!);
-      if (depth === count || node === none || !this.#isExtended(node, depth)) break;
+      const [keyLow, keyHigh] = [keys[2 * (first + depth - 1)]!, keys[2 * (first + depth - 1) + 1]!];
+      node = this.#find(keyLow, keyHigh);
+      if (depth === count) break;
+      // What others extend counts from the first prompt on that has it here.
+      if (node === none ? !this.#isAdopted(keyLow, keyHigh) : !this.#isExtended(node, depth)) break;
       above = node;
     }
     this.#subKeys = above === none ? 0 : this.#subKeysOf(above);
@@ -269,8 +272,7 @@ export class HotnessTree {
 
   /** Whether the prefix is extended; here it shrinks, when a prompt comes by and its share has fallen. */
   #isExtended(node: number, depth: number): boolean {
-    const adopted =
-      this.#adopted.size > 0 && this.#adopted.get(this.#get(node, low)) === this.#get(node, high);
+    const adopted = this.#isAdopted(this.#get(node, low), this.#get(node, high));
     if (this.#get(node, extended) === 0) return adopted;
     if (this.#weight[node]! >= this.#scale.shrinkBelow * this.#total) return true;
     this.#set(node, extended, 0);
@@ -280,6 +282,10 @@ export class HotnessTree {
     this.#set(node, grace, this.#scale.window);
     this.#changes++;
     return false;
+  }
+
+  #isAdopted(keyLow: number, keyHigh: number): boolean {
+    return this.#adopted.size > 0 && this.#adopted.get(keyLow) === keyHigh;
   }
 
   /** Doubles at once, and halves where a quarter would do: a share at the edge of a power of two changes nothing. */

@@ -9,6 +9,7 @@ export type { Move, RoutingPolicy } from './policy.js';
 export * from './policies/index.js';
 export { PrefixIndex } from './prefix-index.js';
 export { rebalance, type RebalanceOptions } from './rebalance.js';
+export { ReportedBlocks } from './reported-blocks.js';
 export type { RequestInput, RequestState, RoutedRequest } from './request.js';
 export { HashRing, type RingMember } from './ring.js';
 export { Router, type QueueOrder, type RouterDecisions, type RouterOptions } from './router.js';

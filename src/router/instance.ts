@@ -1,4 +1,5 @@
 import { PrefixIndex } from './prefix-index.js';
+import type { ReportedBlocks } from './reported-blocks.js';
 import { RequestList } from './request.js';
 
 export interface InstanceOptions {
@@ -21,7 +22,10 @@ export class Instance {
   draining = false;
   /** Kept by Cluster.updateRoutable. */
   routable = false;
+  /** What it should hold, by what was sent there. */
   readonly cache: PrefixIndex;
+  /** What it holds by its own account; null: it gives none. */
+  reported: ReportedBlocks | null = null;
   /** Not dispatched yet; may still go elsewhere. */
   readonly waiting = new RequestList();
   waitingTokens = 0;

@@ -13,6 +13,8 @@ export interface RequestInput {
   readonly blocks: number;
   /** All of them, the partial last block included. */
   readonly promptTokens: number;
+  /** Its keys are those of `ReportedBlocks`, too. Default: they are not. */
+  readonly reportable?: boolean | undefined;
 }
 
 export type RequestState = 'waiting' | 'dispatched' | 'decoding' | 'ended';
@@ -24,6 +26,7 @@ export class RoutedRequest implements RequestInput {
   readonly firstBlock: number;
   readonly blocks: number;
   readonly promptTokens: number;
+  readonly reportable: boolean;
   /** Blocks that can hit: a prompt is never cached whole, since its last token must be computed. */
   readonly hitBlocksMax: number;
   readonly submittedS: number;
@@ -46,6 +49,7 @@ export class RoutedRequest implements RequestInput {
     this.firstBlock = input.firstBlock;
     this.blocks = input.blocks;
     this.promptTokens = input.promptTokens;
+    this.reportable = input.reportable === true;
     this.hitBlocksMax = Math.min(input.blocks, Math.floor((input.promptTokens - 1) / blockTokens));
     this.submittedS = submittedS;
     this.instance = instance;

@@ -4,6 +4,7 @@ import { Instance, type InstanceOptions } from './instance.js';
 import { routerLimits } from './limits.js';
 import { checkInput, checkInstance, checkRouterOptions } from './check.js';
 import type { RoutingPolicy } from './policy.js';
+import type { ReportedBlocks } from './reported-blocks.js';
 import { RoutedRequest, type RequestInput } from './request.js';
 
 /** How an instance's waiting requests are taken. */
@@ -119,6 +120,16 @@ export class Router {
     }
     const ownTokens = this.cluster.dispatchedS(instance) / this.#options.prefillSPerToken;
     instance.foreignTokens = pendingTokens === null ? 0 : Math.max(0, pendingTokens - ownTokens);
+  }
+
+  /** The instance gives an account of what it caches; null: none any more. */
+  reportBlocks(name: string, blocks: ReportedBlocks | null): void {
+    this.#instance(name).reported = blocks;
+  }
+
+  /** The instance has lost its cache. */
+  cacheLost(name: string): void {
+    this.#instance(name).cache.clear();
   }
 
   /**

@@ -20,9 +20,11 @@ describe('headers', () => {
       'yes',
     ];
     const own = ['X-Data-Parallel-Rank', '3', 'Expect', '100-continue', 'Content-Length', '5'];
-    expect(requestHeaders([...raw, ...own])).toEqual(['X-Kept', 'yes']);
-    const answer = ['Transfer-Encoding', 'chunked', 'Connection', 'X-A', 'X-A', '1', 'X-B', '2'];
-    expect(responseHeaders(answer.map((each) => Buffer.from(each)))).toEqual(['X-B', '2']);
+    const id = ['x-request-id', 'one'];
+    expect(requestHeaders([...raw, ...own, 'X-Request-Id', 'two'], 'one')).toEqual([...id, 'X-Kept', 'yes']);
+    const answer = ['Transfer-Encoding', 'chunked', 'Connection', 'X-A', 'X-A', '1', 'X-B', '2', ...id];
+    const bytes = answer.map((each) => Buffer.from(each));
+    expect(responseHeaders(bytes, 'one')).toEqual([...id, 'X-B', '2']);
   });
 });
 

@@ -1,7 +1,14 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { growFrom } from '../../src/router/hotness.js';
-import { HotnessTree, type HotnessOptions } from '../../src/router/index.js';
+import {
+  DualMapPolicy,
+  HotnessTree,
+  paperDualMap,
+  Router,
+  type HotnessOptions,
+  type RoutedRequest,
+} from '../../src/router/index.js';
 import { keysOf, prompts } from './support.js';
 
 /** The tree, restated: the window is a list, counts are found by going through it. */
@@ -183,6 +190,33 @@ describe('HotnessTree', () => {
     one.adoptExtended(two.extendedKeys());
     two.adoptExtended(new Uint32Array());
     expect([one.depthOf(...key(hot)), two.depthOf(...key(hot))]).toEqual([4, 1]);
+  });
+
+  it('gives the same candidates at a router that sees a prompt for the first time', () => {
+    const routers = [0, 1].map(() => {
+      const settings = { blockTokens: 16, prefillSPerToken: 0.0001, sloS: 5, dispatchedTokensMax: 1e6 };
+      const router = new Router(settings, new DualMapPolicy(paperDualMap), { dispatch: () => undefined });
+      for (let i = 0; i < 8; i++) router.addInstance({ name: `i${i}`, cacheTokens: 1e6 }, 0);
+      return router;
+    });
+    const [busy, idle] = routers as [Router, Router];
+    const submit = (router: Router, ids: readonly number[]): RoutedRequest => {
+      const [keys, firstBlock, blocks] = key(ids);
+      const request = router.submit({ id: 1, keys, firstBlock, blocks, promptTokens: 16 * blocks + 1 }, 0);
+      router.cancelled(request, 0);
+      return request;
+    };
+    for (let i = 0; i < 60; i++) submit(busy, [1, 2, 3, fresh++]);
+    idle.policy.adoptExtended!(busy.policy.extendedKeys!());
+    expect(busy.policy.extendedKeys!().length).toBeGreaterThan(0);
+    for (let i = 0; i < 20; i++) {
+      const ids = [1, 2, 3, fresh++];
+      const pairs = routers.map((router) => {
+        const { primary, secondary } = submit(router, ids);
+        return [primary?.name, secondary?.name];
+      });
+      expect(pairs[0]).toEqual(pairs[1]);
+    }
   });
 
   it('shrinks though others wait for it to', () => {
