@@ -2,7 +2,8 @@
  * Seeded schedules of faults over the lease ledger, in virtual time: engines, leaders and hosts die, the scheduler restarts
  * and stops, connections break, messages are lost, doubled, late and out of order, clocks leap. Every request must end
  * exactly once for its client, no token may be repeated or skipped, no two leases of one request be believed in. Options:
- * --schedules N, --seed FIRST, --json.
+ * --schedules N, --seed FIRST, --json. With --kills N instead: real processes, killed under load; --etcd: with two schedulers and an
+ * etcd of three members.
  */
 import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
@@ -60,6 +61,18 @@ function merge(results) {
   return all;
 }
 
+async function kill(kills, etcd, json) {
+  const { killTests } = await import('./kills/run.mjs');
+  const result = await killTests({ kills, etcd, note: (text) => console.error(text) });
+  if (json) console.log(JSON.stringify(result, null, 2));
+  for (const violation of result.violations.slice(0, 20)) console.error(violation);
+  console.error(
+    `${kills} kills, ${result.requests} requests, ${result.leases} leases, ` +
+      `${result.violations.length} violations; ${result.seconds.toFixed(0)} s`,
+  );
+  process.exitCode = result.violations.length === 0 ? 0 : 1;
+}
+
 async function main() {
   const { values } = parseArgs({
     options: {
@@ -67,8 +80,11 @@ async function main() {
       seed: { type: 'string', default: '1' },
       threads: { type: 'string', default: '2' },
       json: { type: 'boolean', default: false },
+      kills: { type: 'string' },
+      etcd: { type: 'boolean', default: false },
     },
   });
+  if (values.kills !== undefined) return kill(Number(values.kills), values.etcd, values.json);
   const [schedules, first, threads] = [values.schedules, values.seed, values.threads].map(Number);
   const piece = 500;
   const pieces = Array.from({ length: Math.ceil(schedules / piece) }, (_, i) => i * piece);

@@ -2,11 +2,9 @@
 /**
  * Breaks the link and kills engines while two hosts replay sessions over soft-RoCE, and looks at what came of it.
  *
- *   npm run test:rdma-faults -- [--flaps 100] [--kills 50] [--long-every 10] [--seed N] [--time-limit-s 14400] [--keep FOLDER]
- *
- * Every flap takes the wire down for 0.3 s, every --long-every-th for 10 s. A kill hits one of four decode engines. What must
- * hold: every replay ends, none has a wrong byte, no canary is harmed, and what an engine had to send gets through again
- * within 2 s of the link's return. Prints one JSON document; exit status 1 otherwise.
+ * Every flap takes the wire down for 0.3 s, every --long-every-th for 10 s. A kill hits one of three decode engines, never the
+ * fourth. What must hold: every replay ends, none has a wrong byte, no canary is harmed, and what an engine had to send gets through
+ * again within 2 s of the link's return.
  */
 import { randomBytes } from 'node:crypto';
 import {
@@ -25,12 +23,33 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 
+const usage = `Usage: npm run test:rdma-faults -- [options]
+
+Link flaps and kills of engines while two hosts replay sessions over soft-RoCE. Prints one JSON document.
+
+  --flaps N         times that the link goes down (100)
+  --kills N         decode engines that are killed (50)
+  --long-every N    of N flaps one lasts 10 s, the others 0.3 s (10)
+  --seed N          of what is hit and when (1)
+  --time-limit-s N  the hosts' time; no new fault in the last 150 s of it (14400)
+  --keep FOLDER     copies logs and results there
+
+Exit status: 0; 1 when something did not hold; 130 or 143 when interrupted.
+
+  npm run test:rdma-faults -- --flaps 5 --kills 2 --time-limit-s 600
+`;
+
 function readOptions() {
   const names = { flaps: '100', kills: '50', 'long-every': '10', seed: '1', 'time-limit-s': '14400' };
   const options = Object.fromEntries(
     Object.entries(names).map(([name, value]) => [name, { type: 'string', default: value }]),
   );
-  const { keep, ...values } = parseArgs({ options: { ...options, keep: { type: 'string' } } }).values;
+  const rest = { keep: { type: 'string' }, help: { type: 'boolean' } };
+  const { keep, help, ...values } = parseArgs({ options: { ...options, ...rest } }).values;
+  if (help) {
+    process.stdout.write(usage);
+    process.exit();
+  }
   const numbers = Object.entries(values).map(([name, text]) => {
     if (/^\d+$/.test(text)) return [name, Number(text)];
     throw new Error(`--${name} ${text}: give a whole number`);
@@ -203,42 +222,53 @@ async function main() {
   writeFileSync(join(out, 'token'), randomBytes(32).toString('hex'));
   const command = ['sh', 'scripts/rdma-faults/host.sh', store];
   const over = new AbortController();
+  const interrupted = new AbortController();
+  for (const [name, status] of Object.entries({ SIGINT: 130, SIGTERM: 143 })) {
+    process.once(name, () => {
+      process.exitCode = status;
+      interrupted.abort();
+    });
+  }
   const toStderr = (_host, chunk) => process.stderr.write(chunk);
-  const hosts = await startRxe({
-    commands: [command, command],
-    timeLimitMs: options['time-limit-s'] * 1000,
-    out,
-    shares: [{ path: store }],
-    cpus: 2,
-    onStdout: toStderr,
-    onStderr: toStderr,
-  });
   const seen = { running: new Set(), outages: [], flaps: [], kills: 0 };
   const hearing = hearEngines(out, seen, over.signal);
+  let hosts;
   try {
+    hosts = await startRxe({
+      commands: [command, command],
+      timeLimitMs: options['time-limit-s'] * 1000,
+      out,
+      shares: [{ path: store }],
+      cpus: 2,
+      signal: interrupted.signal,
+      onStdout: toStderr,
+      onStderr: toStderr,
+    });
     const ended = hosts.statuses.finally(() => over.abort());
     ended.catch(() => undefined);
     await faultsOrEnd(hosts, out, options, seen, over.signal, ended);
     writeFileSync(join(out, 'done'), '');
     await ended;
-    const result = {
-      carried_by: hosts.carriedBy,
-      ...gather(out, seen),
-      recovery: recovery(seen),
-    };
-    process.stdout.write(`${JSON.stringify(result, null, 2)}\n`);
-    const { mismatched_bytes, canary_mismatched_bytes, ended_with_result } = result;
-    const hung = result.hung + result.hung_engines;
-    const wrong = mismatched_bytes + canary_mismatched_bytes + hung + result.recovery.late;
-    const all = result.flaps === options.flaps && result.kills === options.kills;
-    if (wrong > 0 || ended_with_result === 0 || !all) process.exitCode = 1;
+    report({ carried_by: hosts.carriedBy, ...gather(out, seen), recovery: recovery(seen) }, options);
+  } catch (error) {
+    if (!interrupted.signal.aborted) throw error;
+    process.stderr.write('interrupted\n');
   } finally {
     over.abort();
     await hearing;
-    await hosts.close();
+    await hosts?.close();
     if (options.keep !== undefined) cpSync(out, options.keep, { recursive: true });
     rmSync(directory, { recursive: true, force: true });
   }
+}
+
+function report(result, options) {
+  process.stdout.write(`${JSON.stringify(result, null, 2)}\n`);
+  const { mismatched_bytes, canary_mismatched_bytes, ended_with_result } = result;
+  const hung = result.hung + result.hung_engines;
+  const wrong = mismatched_bytes + canary_mismatched_bytes + hung + result.recovery.late;
+  const all = result.flaps === options.flaps && result.kills === options.kills;
+  if (wrong > 0 || ended_with_result === 0 || !all) process.exitCode = 1;
 }
 
 await main();

@@ -32,7 +32,9 @@ export {
   type ErrorCode,
   type ErrorDetails,
 } from './errors/index.js';
+export { EtcdMembership, parseEtcdUrl, type EtcdMembershipOptions } from './etcd/index.js';
 export { blockLayout, loadModel, presets, type BlockLayout, type ModelDescription } from './layout/index.js';
+export { leaseLog, loggedScheduler, openLog, type Log, type LogLevel, type LogOptions } from './log/index.js';
 export {
   Arena,
   BlockList,
@@ -54,7 +56,7 @@ export {
   type LayerMemory,
   type Tensor,
 } from './memory/index.js';
-export { findRdmaPlace, PathExchange, rdmaTransport } from './rdma/index.js';
+export { CopyNic, findRdmaPlace, PathExchange, rdmaTransport, type CopyNicOptions } from './rdma/index.js';
 export {
   EngineClient,
   RequestClient,
@@ -83,7 +85,7 @@ export {
   type VerifyOptions,
   type VerifyReport,
 } from './storage/index.js';
-export { SchedulerServer, type ServeOptions } from './serve/index.js';
+export { SchedulerServer, type Leadership, type Membership, type ServeOptions } from './serve/index.js';
 export { MemoryExchange, sharedMemoryTransport } from './shared-memory/index.js';
 export {
   LoadError,

@@ -145,6 +145,7 @@ async function refresh() {
   } catch {
     byId('problem').textContent = 'the scheduler does not answer';
   }
+  if (document.body.dataset.drawn === undefined) performance.mark('drawn');
   document.body.dataset.drawn = String(Number(document.body.dataset.drawn ?? 0) + 1);
   setTimeout(refresh, refreshMs);
 }

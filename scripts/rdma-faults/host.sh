@@ -1,6 +1,6 @@
 #!/bin/sh
 # One host of scripts/rdma-faults.mjs. Host 1: the prefill engine, and replays until `done` appears; host 2: decode engines, of
-# which those that `kill-N` names are killed; they are started again between two replays. Results lie in $DUALPATH_OUT.
+# which those that `kill-N` names are killed and started again; the next replay waits for them. Results lie in $DUALPATH_OUT.
 set -u
 store=$1
 out=$DUALPATH_OUT
@@ -12,13 +12,18 @@ engine() { # name role port
   eval "pid_$1=$!"
 }
 decode() { # name
+  eval "starts_$1=$(starts "$1")"
   engine "$1" decode "700${1#d}"
 }
 alive() { # name
   eval "kill -0 \$pid_$1 2>/dev/null"
 }
 starts() { # name
-  grep -c 'engine on' "$out/$1.log"
+  cat "$out/$1.log" 2>/dev/null | grep -c 'engine on'
+}
+# Whether the process that was started last listens.
+up() { # name
+  eval "[ $(starts "$1") -gt \$starts_$1 ]" && alive "$1"
 }
 # Ends an engine; one that does not end within 30 s says what it is at, and counts as hung.
 end() { # name
@@ -45,22 +50,24 @@ if [ "$DUALPATH_RXE_HOST" = 2 ]; then
       wait "$pid"
       touch "$out/killed-$kills"
     fi
-    if [ -e "$out/idle" ]; then
-      for name in $killable; do
-        alive $name && continue
-        before=$(starts $name)
-        decode $name
-        while alive $name && [ "$(starts $name)" = "$before" ]; do sleep 0.2; done
-      done
-      rm "$out/idle"
-    fi
+    ready=true
+    for name in d0 $killable; do
+      alive $name || decode $name
+      up $name || ready=false
+    done
+    if $ready; then rm -f "$out/idle"; fi
     sleep 0.2
   done
   for name in d0 $killable; do alive $name && end $name; done
   exit 0
 fi
 
+starts_p0=0
 engine p0 prefill 7001
+while ! up p0; do
+  alive p0 || exit 1
+  sleep 0.2
+done
 runs=0
 while [ ! -e "$out/done" ]; do
   touch "$out/idle"

@@ -68,8 +68,11 @@ const inHelp = / ?\((?:default|default is|defaults?): ([^()]*(?:\([^()]*\)[^()]*
 /** Where the default is worked out, help says how. */
 function defaultOf({ defaultValue, defaultValueDescription, description }: Option): string | null {
   if (defaultValueDescription !== undefined) return defaultValueDescription;
-  if (defaultValue === undefined) return inHelp.exec(description)?.[1] ?? null;
-  return typeof defaultValue === 'object' ? JSON.stringify(defaultValue) : String(defaultValue);
+  const said = inHelp.exec(description)?.[1] ?? null;
+  if (defaultValue === undefined) return said;
+  // As it is typed, whatever it is parsed into.
+  if (Array.isArray(defaultValue)) return defaultValue.length === 0 ? said : defaultValue.join(',');
+  return typeof defaultValue === 'object' ? (said ?? JSON.stringify(defaultValue)) : String(defaultValue);
 }
 
 function helpOf({ description, argChoices }: Option): string {

@@ -1,6 +1,7 @@
 import { SingleBar } from 'cli-progress';
 import type { Command } from 'commander';
 import { DualPathError } from '../errors/index.js';
+import type { LogFile } from '../log/index.js';
 import { documentReport, writeReport } from '../report/index.js';
 import { errorText, exitCodes, toJson } from './output.js';
 import { packageVersion } from './version.js';
@@ -44,9 +45,23 @@ export class CliContext {
     this.#report?.(document);
   }
 
-  /** A message beside the result, on stderr; silent with --quiet. */
+  /** A message beside the result, on stderr and in the log; silent with --quiet. */
   note(message: string): void {
-    if (!this.#quiet) this.#io.stderr.write(`${message}\n`);
+    if (this.#quiet) return;
+    const { log, logOnStderr } = this.#outcome;
+    log?.note(message);
+    if (!logOnStderr) this.#io.stderr.write(`${message}\n`);
+  }
+
+  /** From now on messages are lines of this log, and errors too. */
+  logTo(log: LogFile, onStderr: boolean): void {
+    this.#outcome.log = log;
+    this.#outcome.logOnStderr = onStderr;
+  }
+
+  /** For a log on stderr. */
+  writeLog(line: string): void {
+    this.#io.stderr.write(line);
   }
 
   /** The command will exit with 1: what it checked does not hold. The result is written all the same. */
@@ -68,7 +83,7 @@ export class CliContext {
 
   /** A progress bar on stderr; does nothing with --quiet or where stderr is not a terminal. Call stop() always. */
   progress(label: string, total: number): Progress {
-    if (this.#quiet || this.#io.stderr.isTTY !== true)
+    if (this.#quiet || this.#outcome.logOnStderr || this.#io.stderr.isTTY !== true)
       return { update: () => undefined, stop: () => undefined };
     const bar = new SingleBar({
       stream: this.#io.stderr,
@@ -100,13 +115,16 @@ export interface Progress {
 export interface Outcome {
   exitCode: number;
   written: boolean;
+  log: LogFile | undefined;
+  /** Then stderr has lines of JSON only. */
+  logOnStderr: boolean;
 }
 
 const runs = new WeakMap<Command, { io: CliIo; outcome: Outcome }>();
 
 /** Ties a program to its streams, for contextOf. */
 export function bindProgram(program: Command, io: CliIo): Outcome {
-  const outcome = { exitCode: exitCodes.ok.code, written: false };
+  const outcome = { exitCode: exitCodes.ok.code, written: false, log: undefined, logOnStderr: false };
   runs.set(program, { io, outcome });
   return outcome;
 }
@@ -150,13 +168,23 @@ export function untilAborted(signal: AbortSignal): Promise<void> {
   });
 }
 
-/** By SIGINT, or by SIGTERM as services are stopped. */
-export async function untilStopped(interrupted: AbortSignal): Promise<void> {
+/** Adds --until-input-ends, which untilStopped is given. */
+export function addInputEndsOption(command: Command): Command {
+  return command.option(
+    '--until-input-ends',
+    'stop when standard input ends, as with the process that started it',
+  );
+}
+
+/** By SIGINT, or by SIGTERM as services are stopped, or when whoever holds the other end of the input is gone. */
+export async function untilStopped(interrupted: AbortSignal, untilInputEnds = false): Promise<void> {
   const terminated = new AbortController();
   const onTerm = (): void => terminated.abort();
   process.on('SIGTERM', onTerm);
+  if (untilInputEnds) process.stdin.once('close', onTerm).resume();
   await untilAborted(AbortSignal.any([interrupted, terminated.signal]));
   process.off('SIGTERM', onTerm);
+  if (untilInputEnds) process.stdin.destroy(); // else the process waits for its end
 }
 
 /** Adds --json and --quiet, which contextOf reads. */

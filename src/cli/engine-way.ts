@@ -62,7 +62,8 @@ export async function wayOf(
         ...{ place, name, identity, classes },
         exchange: new PathExchange(node),
         exclusive: sharePort !== true,
-        onOutage: (peer, outageMs) => note(`bytes reach '${peer}' again, after ${Math.round(outageMs)} ms`),
+        onOutage: (peer, outageMs, cause = 'its requests were late') =>
+          note(`bytes reach '${peer}' again, after ${Math.round(outageMs)} ms: ${cause}`),
       }),
       copies: copiesOf({ copy, copyDevice: copyDevice ?? (copy === 'nic' ? place.device : undefined) }),
     }),

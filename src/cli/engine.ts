@@ -12,9 +12,11 @@ import {
   type ControlFlags,
 } from './control-options.js';
 import { wayOf } from './engine-way.js';
+import { addLogOptions, openCommandLog, type LogFlags } from './log-options.js';
 import { addMetricsOption, openMetrics, watchEngines, type MetricsFlags } from './metrics-options.js';
 import {
   addExamples,
+  addInputEndsOption,
   addOutputOptions,
   contextOf,
   nonNegativeInteger,
@@ -23,7 +25,7 @@ import {
   untilStopped,
 } from './support.js';
 
-interface EngineFlags extends ControlFlags, MetricsFlags {
+interface EngineFlags extends ControlFlags, LogFlags, MetricsFlags {
   role: 'prefill' | 'decode';
   name?: string;
   listen: Address;
@@ -75,7 +77,6 @@ export function engineCommand(): Command {
         .choices(['rdma', 'shared-memory'])
         .default('rdma'),
     )
-    .option('--until-input-ends', 'stop when standard input ends, as with the process that started it')
     .option('--device <name>', 'RDMA device (default: the first with an active port)')
     .option('--port <number>', 'its port (default: the first active one)', positiveInteger)
     .option(
@@ -91,7 +92,9 @@ export function engineCommand(): Command {
       .option(`--${name}-dscp <value>`, `DSCP of class ${name} on RoCE`, nonNegativeInteger)
       .option(`--${name}-sl <value>`, `service level of class ${name} on InfiniBand`, nonNegativeInteger);
   }
+  addInputEndsOption(engine);
   addMetricsOption(engine);
+  addLogOptions(engine);
   addControlOptions(engine);
   addOutputOptions(engine);
   engine.addHelpText(
@@ -119,13 +122,6 @@ function classesOf(flags: EngineFlags): Record<string, Partial<TrafficClass>> {
   );
 }
 
-/** Whoever holds the other end of the input is gone when it ends, however he went. */
-function inputEnds(interrupted: AbortSignal): AbortSignal {
-  const ended = new AbortController();
-  process.stdin.once('close', () => ended.abort()).resume();
-  return AbortSignal.any([interrupted, ended.signal]);
-}
-
 async function runEngine(flags: EngineFlags, command: Command): Promise<void> {
   const context = contextOf(command);
   const [{ ControlNode, addressText }, { EngineHost }] = await Promise.all([
@@ -135,10 +131,12 @@ async function runEngine(flags: EngineFlags, command: Command): Promise<void> {
   const layout = blockLayout(loadModel(flags.model), { blockTokens: flags.blockSize });
   const { identity } = layout;
   const name = flags.name ?? `${flags.role}-${hostname()}-${process.pid}`;
+  const log = await openCommandLog(flags, context, { service: 'engine', engine: name, role: flags.role });
   const note = (text: string): void => context.note(`${name}: ${text}`);
   const way = await wayOf({ ...flags, classes: classesOf(flags) }, name, identity, note);
   const metrics = await openMetrics(flags, context);
-  const node = await ControlNode.open({ name, identity, listen: flags.listen, ...controlOptionsOf(flags) });
+  const control = controlOptionsOf(flags);
+  const node = await ControlNode.open({ name, identity, listen: flags.listen, ...control });
   const host = new EngineHost({
     role: flags.role,
     layout,
@@ -146,7 +144,9 @@ async function runEngine(flags: EngineFlags, command: Command): Promise<void> {
     memoryLimitBytes: flags.memoryLimit,
     node,
     ...way.over(node),
+    ...(control.token === undefined ? {} : { token: control.token }),
     note,
+    ...(log === undefined ? {} : { log: log.log }),
   });
   try {
     const listens = addressText(node.address!);
@@ -154,7 +154,7 @@ async function runEngine(flags: EngineFlags, command: Command): Promise<void> {
       `${name}: ${flags.role} engine on ${listens}, model ${layout.model.name}, ${way.text}; HBM and GPU are emulated`,
     );
     if (metrics !== undefined) await watchEngines(metrics, () => host.engines);
-    await untilStopped(flags.untilInputEnds === true ? inputEnds(context.signal) : context.signal);
+    await untilStopped(context.signal, flags.untilInputEnds);
     await host.close();
     const document = {
       ...{ name, role: flags.role, listen: listens, model: layout.model.name, ...way.facts },

@@ -1,12 +1,22 @@
 /** A replay as a page: time to first token, and what each node's links carried, mode by mode. */
-import type { LinkSample, LinkSamples, ModeSummary, NodeTraffic, ReplayMode } from '../replay/index.js';
+import type {
+  LayerWatch,
+  LinkSample,
+  LinkSamples,
+  ModeSummary,
+  NodeTraffic,
+  ReplayMode,
+  TurnRecord,
+} from '../replay/index.js';
+import { timelineFigure } from './replay-timeline.js';
 import { documentReport, type Figure, type Report } from '../report/index.js';
 
 /** Of one mode. */
 export interface ModeRecord {
-  readonly ttftMs: number[];
+  readonly turns: TurnRecord[];
   links: LinkSamples | undefined;
   samples: readonly LinkSample[];
+  readonly layerWatch: LayerWatch;
 }
 
 /** Points of a drawn distribution. */
@@ -23,9 +33,21 @@ export function replayReport(
   const links = [...records].flatMap(([mode, { samples }]) =>
     samples.length > 1 ? [storageFigure(mode, samples), computeFigure(mode, samples)] : [],
   );
+  const layers = [...records].flatMap(
+    ([
+      mode,
+      {
+        layerWatch: { best },
+        turns,
+      },
+    ]) => {
+      const turn = turns.find(({ request }) => request === best?.request);
+      return best === undefined || turn === undefined ? [] : [timelineFigure(mode, { turn, batch: best })];
+    },
+  );
   return {
     ...rest,
-    figures: [ttftFigure(records), ...links],
+    figures: [ttftFigure(records), ...layers, ...links],
     tables: [{ title: 'Modes', table: modesTable(summaries) }, ...rest.tables],
   };
 }
@@ -66,12 +88,12 @@ function ttftFigure(records: ReadonlyMap<ReplayMode, ModeRecord>): Figure {
       legend: { top: 0 },
       xAxis: { type: 'log', name: 'ms', nameLocation: 'middle', nameGap: 28 },
       yAxis: { type: 'value', max: 1 },
-      series: [...records].map(([mode, { ttftMs }]) => ({
+      series: [...records].map(([mode, { turns }]) => ({
         type: 'line',
         step: 'end',
         showSymbol: false,
         name: mode,
-        data: distribution(ttftMs),
+        data: distribution(turns.map(({ ttftMs }) => ttftMs)),
       })),
     },
   };

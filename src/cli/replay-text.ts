@@ -118,7 +118,8 @@ function verdict(summaries: ReadonlyMap<ReplayMode, ModeSummary>, totals: Totals
     );
   }
   for (const [mode, summary] of summaries) {
-    const { mismatchedBytes, persistError, lostBlocks, canaries, retries, retryCauses, copies } = summary;
+    const { mismatchedBytes, persistError, lostBlocks, canaries, copies } = summary;
+    const { retries, retryCauses, lostEngines } = summary;
     const { nic, memcpy, cuda } = copies.bytes;
     lines.push(
       `copies in ${mode}: ${formatBytes(nic)} by the NIC, ${formatBytes(memcpy)} by memcpy, ${formatBytes(cuda)} by CUDA; ${copies.nic}`,
@@ -127,8 +128,11 @@ function verdict(summaries: ReadonlyMap<ReplayMode, ModeSummary>, totals: Totals
     if (persistError !== null) lines.push(`NOT EVERYTHING WAS STORED in ${mode}: ${persistError}`);
     if ((canaries?.mismatchedBytes ?? 0) > 0)
       lines.push(`WRITES INTO FREE MEMORY in ${mode}: ${formatCount(canaries!.mismatchedBytes)} bytes`);
+    if (lostEngines.length > 0) lines.push(`${mode}: engines were lost: ${lostEngines.join(', ')}`);
     if (retries > 0)
-      lines.push(`${mode}: ${formatCount(retries)} requests were tried once more: ${retryCauses.join('; ')}`);
+      lines.push(
+        `${mode}: ${formatCount(retries)} times a request was tried again: ${retryCauses.join('; ')}`,
+      );
     if (lostBlocks > 0)
       lines.push(
         `${mode}: ${formatCount(lostBlocks)} blocks were found but could not be read, and were computed anew`,

@@ -1,8 +1,14 @@
 /** What a replay tells of itself while it runs, and of its decisions. */
 import type { Command } from 'commander';
 import { isDualPathError } from '../errors/index.js';
-import type { ModeSummary, ReplayCluster, ReplayHooks, ReplayMode, TurnRecord } from '../replay/index.js';
-import type { DecisionLog } from '../scheduler/index.js';
+import type {
+  ClusterOptions,
+  ModeSummary,
+  ReplayCluster,
+  ReplayHooks,
+  ReplayMode,
+  TurnRecord,
+} from '../replay/index.js';
 import { DecisionsFile } from './decisions-file.js';
 import { addMetricsOption, openMetrics, type MetricsFlags, type OpenMetrics } from './metrics-options.js';
 import { toJson } from './output.js';
@@ -82,12 +88,16 @@ export class ReplayWatch {
   }
 
   /** For one mode's cluster. */
-  options(mode: ReplayMode): { readonly decisions?: DecisionLog } {
+  async options(mode: ReplayMode): Promise<Pick<ClusterOptions, 'decisions' | 'layerWatch'>> {
     if (this.#page !== undefined) {
-      this.#record = { ttftMs: [], links: undefined, samples: [] };
+      const { LayerWatch } = await import('../replay/index.js');
+      this.#record = { turns: [], links: undefined, samples: [], layerWatch: new LayerWatch() };
       this.#records.set(mode, this.#record);
     }
-    return this.#decisions === undefined ? {} : { decisions: this.#decisions.log(mode) };
+    return {
+      ...(this.#record === undefined ? {} : { layerWatch: this.#record.layerWatch }),
+      ...(this.#decisions === undefined ? {} : { decisions: this.#decisions.log(mode) }),
+    };
   }
 
   /** The run of a mode's turns is over, its cluster closed. */
@@ -108,9 +118,9 @@ export class ReplayWatch {
     writeReport(replayReport(this.#records, summaries, parsed), { report: this.#page });
   }
 
-  turn({ ttftMs }: TurnRecord): void {
-    this.#record?.ttftMs.push(ttftMs);
-    this.#metrics?.metrics.observe('dualpath_request_ttft_seconds', ttftMs / 1000);
+  turn(turn: TurnRecord): void {
+    this.#record?.turns.push(turn);
+    this.#metrics?.metrics.observe('dualpath_request_ttft_seconds', turn.ttftMs / 1000);
   }
 
   #error(error: Error, retried: boolean): void {

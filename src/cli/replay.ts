@@ -11,6 +11,7 @@ import type { Address } from '../control/index.js';
 import type { CopyWay } from '../traffic/index.js';
 import { copiesOf, copyOption } from './copy-options.js';
 import { addControlOptions, addressOf, type ControlFlags } from './control-options.js';
+import { addLogOptions, logArguments, openCommandLog, type LogFlags } from './log-options.js';
 import { limitsText, replayText } from './replay-text.js';
 import { addWatchOptions, ReplayWatch, type WatchFlags } from './replay-watch.js';
 import { remoteOf, type Remote } from './replay-remote.js';
@@ -34,7 +35,7 @@ import {
 type ReplayModule = typeof Replay;
 type LinearTime = ConstructorParameters<typeof LinearTimeModel>[0];
 
-interface ReplayFlags extends WorkloadFlags, ControlFlags, WatchFlags {
+interface ReplayFlags extends WorkloadFlags, ControlFlags, LogFlags, WatchFlags {
   engines?: Address[];
   canaries?: boolean;
   distributed?: boolean;
@@ -87,7 +88,10 @@ export function replayCommand(): Command {
     )
     .addOption(copyOption(['auto', 'nic', 'memcpy'], 'memcpy'))
     .option('--copy-device <name>', 'the RDMA device that copies (default: the nearest to the GPU)')
-    .option('--distributed', 'start an engine process of this host for each engine, and run on them')
+    .option(
+      '--distributed',
+      'start dualpath serve and a process of this host for each engine, and run on them',
+    )
     .addOption(
       new Option('--transport <kind>', 'with --distributed: shared-memory (emulation) or rdma')
         .choices(['shared-memory', 'rdma'])
@@ -98,6 +102,7 @@ export function replayCommand(): Command {
       'with --engines or --distributed: watch memory that nobody holds for writes into it',
     );
   addWatchOptions(replay);
+  addLogOptions(replay);
   addControlOptions(replay);
   addOutputOptions(replay);
   replay.addHelpText(
@@ -176,6 +181,7 @@ function modeOf(text: string): ReplayMode {
 
 async function runReplay(trace: string, flags: ReplayFlags, command: Command): Promise<void> {
   const context = contextOf(command);
+  const log = await openCommandLog(flags, context, { service: 'replay' });
   const workload = await loadWorkloadWithProgress(
     trace,
     {
@@ -190,11 +196,17 @@ async function runReplay(trace: string, flags: ReplayFlags, command: Command): P
   const replay = await import('../replay/index.js');
   const linear = linearTime(flags);
   const layout = blockLayout(loadModel(flags.model), { blockTokens: flags.blockSize });
-  const remote = await remoteOf(flags, layout, linear, () => undefined);
+  const remote = await remoteOf(flags, layout, linear, {
+    args: logArguments(flags),
+    said: (line) => log?.forward(line),
+  });
   let watch: ReplayWatch | undefined;
   try {
     watch = await ReplayWatch.open(flags, context);
-    const options = clusterOptions(flags, layout, linear, workload.seed, remote);
+    const options = {
+      ...clusterOptions(flags, layout, linear, workload.seed, remote),
+      ...(log === undefined ? {} : { log: log.log }),
+    };
     replay.checkWorkload(workload, options, flags.mode);
     context.note(limitsText(workload, options, replay.storeBytesNeeded(workload, options), remote?.text));
     const summaries = await replayModes(workload, options, flags, context, replay, remote, watch);
@@ -226,7 +238,7 @@ async function replayModes(
         {
           ...options,
           storePath: join(flags.store, `dualpath-replay-${process.pid}-${mode}`),
-          ...watch.options(mode),
+          ...(await watch.options(mode)),
         },
         mode,
         {

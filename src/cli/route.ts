@@ -1,8 +1,10 @@
 import { hash, randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
+import { setFlagsFromString } from 'node:v8';
 import { Command, InvalidArgumentError } from 'commander';
 import { DualPathError } from '../errors/index.js';
 import type { ProxyOptions, ReplicaConfig } from '../proxy/index.js';
+import { addLogOptions, openCommandLog, type LogFlags } from './log-options.js';
 import {
   addExamples,
   addOutputOptions,
@@ -15,7 +17,7 @@ import {
   untilAborted,
 } from './support.js';
 
-interface Flags {
+interface Flags extends LogFlags {
   replica: ReplicaConfig[];
   replicasFile?: string;
   host: string;
@@ -46,7 +48,7 @@ export function routeCommand(): Command {
     .description('route requests to OpenAI-compatible servers by prefix and load (HTTP/1.1)')
     .option(
       '--replica <url[,key=value]>',
-      'a server; keys: name, ranks, engine (vllm or sglang), weight, cache_tokens; repeat for more',
+      'a server; keys: name, ranks, engine (vllm or sglang), weight, cache_tokens, kv_events, kv_replay; repeat',
       replicaFlag,
       [],
     )
@@ -89,6 +91,7 @@ export function routeCommand(): Command {
     )
     .option('--timeout-s <seconds>', 'deadline of a request', positiveNumber, 600)
     .option('--hung-s <seconds>', 'without bytes and progress so long, a server hangs', positiveNumber, 3);
+  addLogOptions(command);
   addOutputOptions(command);
   addExamples(
     command,
@@ -100,6 +103,8 @@ export function routeCommand(): Command {
 
 async function runRoute(flags: Flags, command: Command): Promise<void> {
   const context = contextOf(command);
+  // A full collection takes the router's core for tens of milliseconds: one for each tenfold of what the last one left.
+  setFlagsFromString('--heap-growing-percent=900');
   const { Proxy, readReplicasFile, watchReplicasFile } = await import('../proxy/index.js');
   const { replicasFile } = flags;
   const listed = replicasFile === undefined ? [] : readReplicasFile(replicasFile);
@@ -109,8 +114,9 @@ async function runRoute(flags: Flags, command: Command): Promise<void> {
       'there is no server to route to: give --replica, --replicas-file, or --admin-port to add some later',
     );
   }
+  const log = await openCommandLog(flags, context, { service: 'router' });
   const options = await optionsOf(flags, [...flags.replica, ...listed]);
-  const proxy = new Proxy(options, (message) => context.note(message));
+  const proxy = new Proxy({ ...options, log: log?.log ?? null }, (message) => context.note(message));
   let stopWatching = (): void => undefined;
   try {
     await proxy.start();
@@ -182,20 +188,24 @@ function readSecret(path: string): Buffer {
   );
 }
 
+const replicaKeys = ['name', 'ranks', 'engine', 'weight', 'cache_tokens', 'kv_events', 'kv_replay'];
+
 function replicaFlag(text: string, before: ReplicaConfig[]): ReplicaConfig[] {
   const [url = '', ...pairs] = text.split(',');
   const values: Record<string, string> = {};
   for (const pair of pairs) {
     const [key = '', value = ''] = pair.split('=');
-    if (!['name', 'ranks', 'engine', 'weight', 'cache_tokens'].includes(key) || value === '') {
-      throw new InvalidArgumentError(
-        `${pair} is none of name=, ranks=, engine=, weight=, cache_tokens= with a value.`,
-      );
+    if (!replicaKeys.includes(key) || value === '') {
+      throw new InvalidArgumentError(`${pair} is none of ${replicaKeys.join('=, ')}= with a value.`);
     }
     values[key] = value;
   }
   const number = (key: string): number | undefined =>
     values[key] === undefined ? undefined : Number(values[key]);
+  const { kv_events: endpoint, kv_replay: replay } = values;
+  if (endpoint === undefined && replay !== undefined) {
+    throw new InvalidArgumentError(`kv_replay=${replay} needs kv_events= beside it.`);
+  }
   const config: ReplicaConfig = {
     url,
     name: values['name'],
@@ -203,6 +213,7 @@ function replicaFlag(text: string, before: ReplicaConfig[]): ReplicaConfig[] {
     engine: values['engine'] as ReplicaConfig['engine'],
     weight: number('weight'),
     cacheTokens: number('cache_tokens'),
+    kvEvents: endpoint === undefined ? undefined : { endpoint, replay },
   };
   return [...before, config];
 }

@@ -1,7 +1,7 @@
 import { PassThrough } from 'node:stream';
 import { Command, CommanderError } from 'commander';
 import { DualPathError } from '../errors/index.js';
-import { bindProgram, addExamples, type CliIo } from './context.js';
+import { bindProgram, addExamples, type CliIo, type Outcome } from './context.js';
 import { errorDocument, errorText, exitCodeOf, exitCodes, toJson } from './output.js';
 import { packageVersion } from './version.js';
 
@@ -128,10 +128,16 @@ export async function run(argv: readonly string[], io: CliIo): Promise<number> {
     if (error instanceof CommanderError && error.exitCode === 0) return exitCodes.ok.code;
     const reported = error instanceof CommanderError ? usageError(error) : error;
     // Commander has written its own errors already.
-    if (reported === error) io.stderr.write(errorText(error));
+    if (reported === error) await writeError(error, outcome, io);
     if (wantsJson(argv) && !outcome.written) io.stdout.write(toJson(errorDocument(reported)));
     return io.signal.aborted ? exitCodes.interrupted.code : exitCodeOf(reported);
   }
+}
+
+async function writeError(error: unknown, { log, logOnStderr }: Outcome, io: CliIo): Promise<void> {
+  if (log !== undefined)
+    log.log.error((await import('../log/index.js')).errorFields(error), 'the command failed');
+  if (!logOnStderr) io.stderr.write(errorText(error));
 }
 
 function newProgram(io: CliIo): Command {

@@ -3,6 +3,7 @@ import { Option, type Command } from 'commander';
 import type { WebConsole } from '../console/index.js';
 import type { Address } from '../control/index.js';
 import type { LeaseEvent, LeaseLedger, LeaseOptions } from '../leases/index.js';
+import type { Log } from '../log/index.js';
 import { DecisionLog, decisionsDocument } from '../scheduler/index.js';
 import { listenAddressOf } from './control-options.js';
 import { addMetricsOption, openMetrics, type MetricsFlags, type OpenMetrics } from './metrics-options.js';
@@ -57,11 +58,12 @@ export class ServeWatch {
   }
 
   /** @throws INVALID_ARGUMENT for an address that cannot be had */
-  static async open(flags: ServeWatchFlags, context: CliContext): Promise<ServeWatch> {
+  static async open(flags: ServeWatchFlags, context: CliContext, log: Log | undefined): Promise<ServeWatch> {
     // Until the server is there they have nothing to show.
     const held: Held = {};
     const source = (): ReturnType<typeof sourceOf> => sourceOf(held.ledger?.());
     const observers: ((event: LeaseEvent) => void)[] = [];
+    if (log !== undefined) observers.push((await import('../log/index.js')).leaseLog(log));
     const metrics = await openMetrics(flags, context);
     try {
       if (metrics !== undefined) {

@@ -1,16 +1,20 @@
 import { Command, Option } from 'commander';
 import type { Address } from '../control/index.js';
+import type { ServeOptions } from '../serve/index.js';
 import { blockLayout, loadModel } from '../layout/index.js';
 import { readPolicies, type ReadPolicy } from '../scheduler/index.js';
 import {
   addControlOptions,
+  addressOf,
   controlOptionsOf,
   listenAddressOf,
   type ControlFlags,
 } from './control-options.js';
+import { addLogOptions, openCommandLog, type LogFlags } from './log-options.js';
 import { addServeWatchOptions, ServeWatch, type ServeWatchFlags } from './serve-watch.js';
 import {
   addExamples,
+  addInputEndsOption,
   addOutputOptions,
   contextOf,
   nonNegativeInteger,
@@ -20,7 +24,7 @@ import {
   untilStopped,
 } from './support.js';
 
-interface ServeFlags extends ControlFlags, ServeWatchFlags {
+interface ServeFlags extends ControlFlags, LogFlags, ServeWatchFlags {
   readonly listen: Address;
   readonly model: string;
   readonly blockSize: number;
@@ -32,6 +36,9 @@ interface ServeFlags extends ControlFlags, ServeWatchFlags {
   readonly lease: number;
   readonly grace?: number;
   readonly seed: number;
+  readonly membership?: string;
+  readonly advertise?: Address;
+  readonly untilInputEnds?: boolean;
 }
 
 /** `dualpath serve`: the request scheduler for many hosts. */
@@ -66,8 +73,16 @@ export function serveCommand(): Command {
       'after the start nothing is assigned so long (default: a lease and a fifth)',
       nonNegativeNumber,
     )
-    .option('--seed <number>', 'breaks ties', nonNegativeInteger, 1);
+    .option('--seed <number>', 'breaks ties', nonNegativeInteger, 1)
+    .option('--membership <url>', 'one of several schedulers leads: etcd://HOST:PORT,HOST:PORT/NAME')
+    .option(
+      '--advertise <address>',
+      'with --membership: where others reach this scheduler, host:port (default: --listen)',
+      addressOf,
+    );
+  addInputEndsOption(serve);
   addServeWatchOptions(serve);
+  addLogOptions(serve);
   addControlOptions(serve);
   addOutputOptions(serve);
   serve.addHelpText(
@@ -77,9 +92,32 @@ export function serveCommand(): Command {
   addExamples(
     serve,
     'dualpath serve --model ds-v3.2',
+    'dualpath serve --listen 0.0.0.0:7400 --advertise 10.0.0.1:7400 --token-file token --membership etcd://10.0.0.1,10.0.0.2,10.0.0.3/main',
     'dualpath serve --listen 0.0.0.0:7400 --token-file token --tls-cert cert.pem --tls-key key.pem',
   );
   return serve.action(runServe);
+}
+
+/** @throws INVALID_ARGUMENT */
+async function membershipOf(
+  { membership, advertise }: ServeFlags,
+  note: (text: string) => void,
+): Promise<Pick<ServeOptions, 'membership' | 'onLeading'>> {
+  if (membership === undefined) return {};
+  const [{ EtcdMembership, parseEtcdUrl }, { addressText }] = await Promise.all([
+    import('../etcd/index.js'),
+    import('../control/index.js'),
+  ]);
+  const location = parseEtcdUrl(membership);
+  return {
+    membership: (listening) =>
+      new EtcdMembership({
+        ...location,
+        advertise: addressText(advertise ?? listening),
+        onNotice: (error) => note(error.message),
+      }),
+    onLeading: (epoch) => note(epoch === undefined ? 'does not lead any more' : `leads in epoch ${epoch}`),
+  };
 }
 
 async function runServe(flags: ServeFlags, command: Command): Promise<void> {
@@ -90,7 +128,9 @@ async function runServe(flags: ServeFlags, command: Command): Promise<void> {
   ]);
   const layout = blockLayout(loadModel(flags.model), { blockTokens: flags.blockSize });
   const { policy, hitTokenWeight, betaTokens, maxWaiting, maxTries, lease: leaseS, grace, seed } = flags;
-  const watch = await ServeWatch.open(flags, context);
+  const log = await openCommandLog(flags, context, { service: 'scheduler' });
+  const membership = await membershipOf(flags, (text) => context.note(text));
+  const watch = await ServeWatch.open(flags, context, log?.log);
   const server = await SchedulerServer.open({
     listen: flags.listen,
     ...controlOptionsOf(flags),
@@ -105,6 +145,7 @@ async function runServe(flags: ServeFlags, command: Command): Promise<void> {
       ...watch.leases,
     },
     observers: watch.observers,
+    ...membership,
     ...(watch.explain === undefined ? {} : { explain: watch.explain }),
   }).catch(async (error: unknown) => {
     await watch.close();
@@ -118,7 +159,7 @@ async function runServe(flags: ServeFlags, command: Command): Promise<void> {
     if (flags.tokenFile !== undefined && flags.tlsCert === undefined) {
       context.note('the token travels in clear: give --tls-cert and --tls-key beyond a trusted network');
     }
-    await untilStopped(context.signal);
+    await untilStopped(context.signal, flags.untilInputEnds);
     const statistics = server.ledger?.statistics();
     await server.close();
     context.result({ listen, model: layout.model.name, ...statistics }, () =>

@@ -1,6 +1,7 @@
 /** What every command file needs. */
 export {
   addExamples,
+  addInputEndsOption,
   addOutputOptions,
   addReportOption,
   contextOf,

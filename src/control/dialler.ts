@@ -56,10 +56,11 @@ export class Dialler {
       }
       await this.#wait(waitMs);
       socket = await this.#attempt();
+      if (this.#stop.signal.aborted) return; // the link may be another dialler's by now
       if (socket !== undefined) continue;
       const error = this.#lastError;
       if (isFinal(error)) this.#link!.lose(error);
-      else if (isRefused(error)) this.#link!.unreachable();
+      else this.#link!.notReached(error, isRefused(error));
     }
   }
 
@@ -67,8 +68,15 @@ export class Dialler {
   async #attempt(): Promise<FrameSocket | undefined> {
     const { own } = this.#options;
     const session = this.#link?.session ?? this.#fresh;
-    const socket = new FrameSocket(this.#open());
-    const late = setTimeout(() => socket.destroy(new Error('no answer')), this.#options.timing.handshakeMs);
+    const { connectMs, handshakeMs } = this.#options.timing;
+    const raw = this.#open();
+    const socket = new FrameSocket(raw);
+    let late = setTimeout(() => socket.destroy(new Error('no answer')), connectMs);
+    raw.once('connect', () => {
+      clearTimeout(late);
+      // The other side may be content already, and its welcome on the way.
+      late = setTimeout(() => socket.giveUp(new Error('no answer')), handshakeMs);
+    });
     const onStop = (): void => socket.destroy();
     this.#stop.signal.addEventListener('abort', onStop, { once: true });
     try {
@@ -82,7 +90,7 @@ export class Dialler {
       link.attach(socket, met, false);
       return socket;
     } catch (error) {
-      socket.destroy();
+      if (!socket.over) socket.destroy();
       this.#lastError = error;
       if (error instanceof ForgottenError) this.#link?.lose(error);
       return undefined;

@@ -15,6 +15,9 @@ import {
 /** Taken ahead of a handshake's frames; whoever sends more waits. */
 const maxAheadBytes = 64 * 2 ** 10;
 
+/** For a last word over a path that has been silent. */
+const silentPatienceMs = 5000;
+
 export interface SocketEnd {
   /** Undefined when the other side closed in order. */
   readonly error: Error | undefined;
@@ -46,9 +49,7 @@ export class FrameSocket {
       this.#error ??= error;
     });
     socket.on('end', () => this.#close(true));
-    socket.on('close', () =>
-      this.#close(this.#error !== undefined && !(this.#error instanceof DualPathError)),
-    );
+    socket.on('close', () => this.#close(wasReset(this.#error)));
   }
 
   get remote(): string {
@@ -128,23 +129,26 @@ export class FrameSocket {
     return this.send(kind, encodeMessage(value));
   }
 
-  /** Says a last word if it can, and closes. */
-  finish(kind: FrameKind, value: unknown): void {
+  /** Says a last word if it can, and closes; at once when it has not gone after `patienceMs`. */
+  finish(kind: FrameKind, value: unknown, patienceMs = 500): void {
     if (this.#over) return;
     this.sendMessage(kind, value);
     this.#socket.end();
-    const late = setTimeout(() => this.destroy(), 500);
+    const late = setTimeout(() => this.destroy(), patienceMs);
     late.unref();
     this.#socket.once('close', () => clearTimeout(late));
   }
 
   /** As destroy(), but the other side is told, should it hear after all: otherwise it would take this process for dead. */
   giveUp(error: Error): void {
-    this.finish(frameKinds.silent, {});
+    this.finish(frameKinds.silent, {}, silentPatienceMs);
+    // A socket that is closed with bytes unread resets the connection, and the word is lost.
+    this.#socket.removeAllListeners('data').resume();
     this.#error ??= error;
     if (this.#over) return;
     this.#over = true;
     this.#end({ error: this.#error, byPeer: false });
+    this.#wake?.();
   }
 
   destroy(error?: Error): void {
@@ -160,6 +164,11 @@ export class FrameSocket {
     }
     this.#socket.destroy();
   }
+}
+
+/** The other side's system knows nothing of the connection, as opposed to what a path's outage leads to. */
+function wasReset(error: Error | undefined): boolean {
+  return error !== undefined && 'code' in error && (error.code === 'ECONNRESET' || error.code === 'EPIPE');
 }
 
 /** @throws INVALID_ARGUMENT when the message is not of this form */

@@ -136,6 +136,7 @@ async function answer<T>(
 
 function parseFrame<T>(frame: Frame, kind: Frame['kind'], what: string, schema: z.ZodType<T>): T {
   if (frame.kind === frameKinds.refuse) throw refusal(frame.body);
+  if (frame.kind === frameKinds.silent) throw new DualPathError('PEER_LOST', 'the other side heard nothing');
   if (frame.kind !== kind) {
     throw new DualPathError(
       'INVALID_ARGUMENT',

@@ -134,8 +134,9 @@ export class ControlNode {
         message: (body) => this.#take(name, body),
         up: () => this.#tell((events) => events.up?.(name)),
         reached: () => this.#tell((events) => events.reached?.(name)),
-        lost: (error) => {
-          if (!this.#diallers.has(name) && this.#links.get(name) === link) this.#links.delete(name);
+        lost: (error, anew) => {
+          const unused = !anew && !this.#diallers.has(name);
+          if (unused && this.#links.get(name) === link) this.#links.delete(name);
           this.#tell((events) => events.lost?.(name, error));
         },
       },
@@ -223,7 +224,8 @@ export class ControlNode {
       tls: this.#tls,
       timing: this.#timing,
       linkTo: (name) => {
-        if (this.knows(name) || this.#diallers.has(name)) return undefined;
+        if (this.knows(name)) return undefined;
+        this.#diallers.get(name)?.stop(); // where the node was that had its name before
         this.#diallers.set(name, dialler);
         return this.#link(name);
       },

@@ -16,8 +16,8 @@ export interface PeerHooks {
   up(): void;
   /** A connection works, the first or another one. */
   reached(): void;
-  /** It is over: nothing that was sent and not answered will be. */
-  lost(error: DualPathError): void;
+  /** It is over: nothing that was sent and not answered will be. `anew`: the other side has begun another one. */
+  lost(error: DualPathError, anew: boolean): void;
 }
 
 /** A message's number and what has been received of the other side, 6 bytes each. */
@@ -37,6 +37,7 @@ export class PeerLink {
   #pings: NodeJS.Timeout | undefined;
   #lostTimer: NodeJS.Timeout | undefined;
   #lostAtMs = Infinity;
+  #lastAttempt = '';
   #sinceAcknowledged = 0;
   #waiters: (() => void)[] = [];
   #closed = false;
@@ -62,9 +63,9 @@ export class PeerLink {
     }
     this.#drop();
     if (met.session !== this.#session) {
-      if (this.#session.peerId !== null)
-        this.#lose(new DualPathError('PEER_LOST', `'${this.name}' has begun anew`));
-      this.#session = met.session;
+      const anew = new DualPathError('PEER_LOST', `'${this.name}' has begun anew`);
+      if (this.#session.peerId === null) this.#session = met.session;
+      else this.#lose(anew, met.session); // what is said on hearing of it goes to the new one
     }
     const session = this.#session;
     const begun = session.peerId === null;
@@ -193,12 +194,18 @@ export class PeerLink {
       return;
     }
     this.#loseAfter(this.#timing.lostMs, error?.message ?? 'it was closed');
-    if (byPeer) this.unreachable();
+    if (byPeer) this.#gone(error?.message ?? 'it closed the connection');
   }
 
   /** The other side's system says that nobody is there. */
-  unreachable(): void {
-    this.#loseAfter(this.#timing.goneMs, 'its process is gone');
+  #gone(sign: string): void {
+    this.#loseAfter(this.#timing.goneMs, `its process is gone: ${sign}`);
+  }
+
+  /** An attempt to reach the other side again failed; `refused`: its system says that nobody is there. */
+  notReached(error: unknown, refused: boolean): void {
+    this.#lastAttempt = error instanceof Error ? `; the last attempt: ${error.message}` : '';
+    if (refused) this.#gone('it refuses connections');
   }
 
   #loseAfter(delayMs: number, why: string): void {
@@ -209,7 +216,9 @@ export class PeerLink {
     this.#lostAtMs = atMs;
     this.#lostTimer = setTimeout(() => {
       this.lose(
-        new DualPathError('PEER_LOST', `'${this.name}' cannot be reached: ${why}`, { peer: this.name }),
+        new DualPathError('PEER_LOST', `'${this.name}' cannot be reached: ${why}${this.#lastAttempt}`, {
+          peer: this.name,
+        }),
       );
     }, delayMs);
   }
@@ -217,6 +226,7 @@ export class PeerLink {
   #cancelLoss(): void {
     clearTimeout(this.#lostTimer);
     this.#lostAtMs = Infinity;
+    this.#lastAttempt = '';
   }
 
   /** Ends the session for a fault, and says so to the other side. */
@@ -231,12 +241,12 @@ export class PeerLink {
     this.#lose(error);
   }
 
-  #lose(error: DualPathError): void {
+  #lose(error: DualPathError, next?: Session): void {
     this.#cancelLoss();
     const begun = this.#session.peerId !== null;
-    this.#session = new Session();
+    this.#session = next ?? new Session();
     this.#wakeWaiters();
-    if (begun && !this.#closed) this.#hooks.lost(error);
+    if (begun && !this.#closed) this.#hooks.lost(error, next !== undefined);
   }
 
   #drop(): void {

@@ -4,7 +4,9 @@ export interface ControlTiming {
   readonly pingMs: number;
   /** Silent this long a socket is given up; the session goes on over the next one. */
   readonly deadMs: number;
-  /** From the first packet to the end of the handshake. */
+  /** Until the other side's system answers: its first packets may have been lost, and TCP tries again later and later. */
+  readonly connectMs: number;
+  /** From there to the end of the handshake: the other side's process may be slow. */
   readonly handshakeMs: number;
   /** Before the first new attempt to reach the other side; doubles up to the next. */
   readonly firstRedialMs: number;
@@ -18,7 +20,8 @@ export interface ControlTiming {
 export const controlTiming: ControlTiming = {
   pingMs: 200,
   deadMs: 1000,
-  handshakeMs: 2000,
+  connectMs: 2000,
+  handshakeMs: 8000,
   firstRedialMs: 25,
   longestRedialMs: 500,
   lostMs: 30_000,

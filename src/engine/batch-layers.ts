@@ -31,6 +31,8 @@ export class LayerRun {
   /** Layers between ready() and done(). */
   readonly #inUse = new Set<number>();
   #programOver = false;
+  /** Bumps of `computed` that native code has not done yet: the counter is the batch's until then. */
+  #bumping = 0;
   #givenUp = false;
   #next = 0;
 
@@ -76,8 +78,14 @@ export class LayerRun {
       }
       const computed = { counter: this.#counters.computed, value: 1 };
       // May throw when the ring is full: then nothing has happened, and done() can be called again.
-      this.#engine.submit([{ op: 'bump', signals: [computed] }]).done.catch(() => undefined);
+      const bump = this.#engine.submit([{ op: 'bump', signals: [computed] }]);
       this.#next++;
+      this.#bumping++;
+      const bumped = (): void => {
+        this.#bumping--;
+        this.#check();
+      };
+      bump.done.then(bumped, bumped);
     }
     this.#inUse.delete(layer);
     this.#check();
@@ -97,7 +105,7 @@ export class LayerRun {
   }
 
   #check(): void {
-    if (!this.#programOver) return;
+    if (!this.#programOver || this.#bumping > 0) return;
     if (this.#next === this.#counters.layers || (this.#givenUp && this.#inUse.size === 0)) {
       this.#over.resolve();
     }

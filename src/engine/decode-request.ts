@@ -221,8 +221,6 @@ export class DecodeRequest extends EngineRequest {
             stagingSlots: stagingSlots + segment.firstBlock,
             layers: layout.layers,
             freeCounter: free,
-            // It moves for this stage only once this stage has sent something.
-            freeBase: engine.counter(free),
             computeFrom: stage.segments.at(-1)!.tokenEnd,
           }),
         ),

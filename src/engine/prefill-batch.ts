@@ -162,18 +162,23 @@ export class PrefillBatch {
     const end = entry.cachedTokens + entry.newTokens;
     descriptors.push(this.#send(entry, entry.cachedTokens, end, 0));
     if (parts.decodeSegments.length > 0) {
-      const bump = announceFreeStaging(counters, { peer, freeCounter: decode.freeCounter });
+      const bump = announceFreeStaging(counters, {
+        peer,
+        freeCounter: decode.freeCounter,
+        stage: request.stage,
+      });
       if (bump !== undefined) descriptors.push(bump);
     }
     if (entry.last) {
-      descriptors.push({
-        op: 'bump',
-        peer,
-        waits: [{ counter: entry.sent, value: entry.sends * counters.layers }],
-        signals: [{ counter: decode.mergedCounter, value: 1, remote: true }],
-      });
+      const waits = [{ counter: entry.sent, value: entry.sends * counters.layers }];
+      descriptors.push({ ...this.#merged(request), waits });
     }
     return descriptors;
+  }
+
+  /** Tells the decode engine that the whole prompt is there; saying it again is harmless. */
+  #merged({ peer, decode }: PrefillRequest): Descriptor {
+    return { op: 'bump', peer, signals: [{ counter: decode.mergedCounter, value: 1, remote: true }] };
   }
 
   #send(entry: BatchPart, tokenBegin: number, tokenEnd: number, windowEnd: number): Descriptor {
@@ -317,12 +322,27 @@ export class PrefillBatch {
     ];
     this.#tellDecodeEngine(entry);
     for (const work of works) work.catch(() => this.abort());
-    const failures: unknown[] = [];
-    for (const result of await Promise.allSettled(works)) {
-      if (result.status === 'rejected') failures.push(result.reason);
+    const [sent, staged] = await Promise.allSettled(works);
+    // Sent means that all that was staged had come, however the decode engine's sends were ended.
+    if (sent!.status === 'fulfilled') {
+      entry.outcome = { finishedUs: sent!.value };
+      return;
     }
-    const cause = failures.find((error) => !isCancelled(error)) ?? failures[0];
-    entry.outcome = cause === undefined ? { finishedUs: (await works[0])! } : { error: cause };
+    const other: unknown = staged!.status === 'rejected' ? staged!.reason : undefined;
+    const error: unknown = isCancelled(sent!.reason) && other !== undefined ? other : sent!.reason;
+    entry.outcome = await this.#sentAllTheSame(entry).catch(() => ({ error }));
+  }
+
+  /**
+   * Of a program that was cancelled after all of a prompt had been sent: whether the decode engine was told so is
+   * not known. It must not be sent again then, as that memory may be another's by now.
+   */
+  async #sentAllTheSame(entry: BatchPart): Promise<{ finishedUs: number }> {
+    const { engine } = this.#context.traffic;
+    if (!entry.last || engine.counter(entry.sent) < entry.sends * this.counters.layers) {
+      throw new DualPathError('CANCELLED', 'not all of the prompt was sent');
+    }
+    return { finishedUs: (await engine.submit([this.#merged(entry.request)]).done).finishedUs };
   }
 
   /** @returns when the chunk was complete */

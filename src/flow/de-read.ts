@@ -20,8 +20,6 @@ export function decodeBufferToStaging(
     stagingSlots: number;
     layers: number;
     freeCounter: number;
-    /** Where the counter stood before this stage. */
-    freeBase: number;
     computeFrom: number;
   },
 ): LayersDescriptor {
@@ -43,7 +41,7 @@ export function decodeBufferToStaging(
     waits: [
       {
         counter: options.freeCounter,
-        value: options.freeBase - window + 1,
+        value: freeBase(stage.stage, layers) - window + 1,
         valueStep: 1,
         skipSteps: window,
       },
@@ -53,12 +51,20 @@ export function decodeBufferToStaging(
 }
 
 /**
+ * Where the DE's counter of free layers begins for a stage. Every stage has values of its own, so that one
+ * which comes late from a stage that was given up says nothing of the next.
+ */
+function freeBase(stage: number, layers: number): number {
+  return stage * layers;
+}
+
+/**
  * On the PE: tells the DE of each layer's staging that has become free. Only of those the DE waits for: so no
  * bump can come after the request's last layer has.
  */
 export function announceFreeStaging(
   batch: BatchCounters,
-  options: { peer: number; freeCounter: number },
+  options: { peer: number; freeCounter: number; stage: number },
 ): NopDescriptor | undefined {
   const steps = batch.layers - batch.windowLayers;
   if (steps === 0) return undefined;
@@ -67,6 +73,13 @@ export function announceFreeStaging(
     peer: options.peer,
     steps,
     waits: [{ counter: batch.free, counterStep: 1, value: batch.piecesOut }],
-    signals: [{ counter: options.freeCounter, value: 1, remote: true }],
+    signals: [
+      {
+        counter: options.freeCounter,
+        value: freeBase(options.stage, batch.layers),
+        ordered: true,
+        remote: true,
+      },
+    ],
   };
 }

@@ -5,24 +5,14 @@
 import { join } from 'node:path';
 import { z } from 'zod';
 import { EngineControl, Rpc, type ControlNode } from '../control/index.js';
-import { EmulatedGpu } from '../emulation/index.js';
-import { DecodeEngine, PrefillEngine } from '../engine/index.js';
+import type { DecodeEngine, PrefillEngine } from '../engine/index.js';
 import { DualPathError } from '../errors/index.js';
 import type { BlockLayout } from '../layout/index.js';
-import { slotBytes } from '../memory/index.js';
-import { runDecode, runPrefill } from '../replay/index.js';
-import { LinearTimeModel } from '../scheduler/index.js';
+import type { Log } from '../log/index.js';
 import { BlockStore } from '../storage/index.js';
-import { TrafficManager, type CopyOptions, type OpenTransport } from '../traffic/index.js';
-import { Canaries } from './canary.js';
-import {
-  cancelSchema,
-  jobSchema,
-  type EngineDescription,
-  type EngineJob,
-  type EngineTotals,
-} from './protocol.js';
-import { RemotePrompts, RemoteScheduler } from './remote-scheduler.js';
+import type { CopyOptions, OpenTransport } from '../traffic/index.js';
+import { EngineRun } from './engine-run.js';
+import { cancelSchema, jobSchema, type EngineDescription, type EngineJob } from './protocol.js';
 
 export interface EngineHostOptions {
   readonly role: 'prefill' | 'decode';
@@ -39,9 +29,13 @@ export interface EngineHostOptions {
   /** What that is; default 'verbs'. */
   readonly transportKind?: 'shared-memory' | 'verbs';
   readonly network?: string;
+  /** For schedulers that a driver names. */
+  readonly token?: Uint8Array;
   /** What the transport is, before there is one. */
   readonly device: string | null;
   readonly note?: (text: string) => void;
+  /** Of the requests that it is given. */
+  readonly log?: Log;
 }
 
 export class EngineHost {
@@ -49,6 +43,8 @@ export class EngineHost {
   readonly #rpc: Rpc;
   readonly #control: EngineControl;
   #run: EngineRun | undefined;
+  /** Whose run is being opened: an object of its own each time. */
+  #beginning: { readonly driver: string } | undefined;
   #ending: Promise<void> = Promise.resolve();
   /** Of the runs that are over. */
   readonly #statistics = {
@@ -102,10 +98,11 @@ export class EngineHost {
   async #open(driver: string, job: EngineJob): Promise<unknown> {
     await this.#ending;
     const { node, note, memoryLimitBytes } = this.#options;
-    if (this.#run !== undefined) {
+    const taken = (this.#run ?? this.#beginning)?.driver;
+    if (taken !== undefined) {
       throw new DualPathError(
         'CAPACITY_EXHAUSTED',
-        `engine '${node.name}' is run by '${this.#run.driver}'; wait for its end, or name another engine`,
+        `engine '${node.name}' is run by '${taken}'; wait for its end, or name another engine`,
       );
     }
     if (job.bufferBytes + job.hbmBytes > memoryLimitBytes) {
@@ -116,8 +113,7 @@ export class EngineHost {
         { bytes: job.bufferBytes + job.hbmBytes, limit_bytes: memoryLimitBytes },
       );
     }
-    const run = new EngineRun(this.#options, this.#rpc, this.#control, driver, job);
-    this.#run = run;
+    const run = await this.#begin(driver, job);
     note?.(`run by ${driver}: ${job.store}`);
     try {
       await Promise.all(
@@ -133,9 +129,33 @@ export class EngineHost {
     return run.sizes;
   }
 
+  /** Other words are heard while a slow file system opens the store. */
+  async #begin(driver: string, job: EngineJob): Promise<EngineRun> {
+    const { storeFolder, layout } = this.#options;
+    const own = { driver };
+    this.#beginning = own;
+    try {
+      const store = await BlockStore.openAsync({ path: join(storeFolder, job.store), layout });
+      // The driver was lost meanwhile, and may have come again, or this process ends.
+      if (this.#beginning !== own) {
+        throw new DualPathError('CLOSED', `the run of '${driver}' was over before its store was open`);
+      }
+      const place = { rpc: this.#rpc, control: this.#control, driver, job, store };
+      return (this.#run = new EngineRun(this.#options, place));
+    } finally {
+      if (this.#beginning === own) this.#beginning = undefined;
+    }
+  }
+
   #lost(peer: string, error: DualPathError): void {
-    if (this.#run?.driver === peer) void this.#end(error.message);
-    else this.#run?.peerLost(peer);
+    if (this.#beginning?.driver === peer) this.#beginning = undefined;
+
+    if (this.#run?.driver === peer) {
+      void this.#end(error.message);
+      return;
+    }
+    if (this.#run !== undefined) this.#options.note?.(`lost: ${error.message}`);
+    this.#run?.peerLost(peer);
   }
 
   async #end(why: string): Promise<void> {
@@ -157,181 +177,7 @@ export class EngineHost {
 
   /** What it has in flight ends. Idempotent. */
   async close(): Promise<void> {
+    this.#beginning = undefined;
     await this.#end('the process is asked to end');
   }
-}
-
-let runs = 0;
-
-/** One run: an engine from its opening to its end. */
-class EngineRun {
-  readonly driver: string;
-  readonly sizes: { readonly bufferBlocks: number; readonly hbmBlocks: number };
-  readonly traffic: TrafficManager;
-  readonly engine: PrefillEngine | DecodeEngine;
-  readonly #rpc: Rpc;
-  readonly #job: EngineJob;
-  readonly #gpu: EmulatedGpu;
-  readonly #prompts: RemotePrompts;
-  readonly #canaries: Canaries | undefined;
-  readonly #cpuBefore = process.cpuUsage();
-  #loop: Promise<void> = Promise.resolve();
-
-  constructor(
-    { role, layout, storeFolder, node, transport, transportKind, copies, network }: EngineHostOptions,
-    rpc: Rpc,
-    control: EngineControl,
-    driver: string,
-    job: EngineJob,
-  ) {
-    this.driver = driver;
-    this.#rpc = rpc;
-    this.#job = job;
-    const { name } = node;
-    const store = BlockStore.open({ path: join(storeFolder, job.store), layout });
-    const window = job.layerwise ? Math.min(job.windowLayers, layout.layers) : layout.layers;
-    const hbmBlockBytes = role === 'prefill' ? slotBytes.staging(layout, window) : slotBytes.sequence(layout);
-    this.sizes = {
-      bufferBlocks: blocksOf('buffer', job.bufferBytes, store.file.fileBytes),
-      hbmBlocks: blocksOf('HBM', job.hbmBytes, hbmBlockBytes),
-    };
-    const { snicBytesPerS, cnicBytesPerS } = job;
-    // Each run has links of its own: what they carried counts from its beginning, at its rates.
-    const place = `${name}/${++runs}`;
-    const traffic = new TrafficManager({
-      name,
-      ...(network === undefined ? {} : { network }),
-      layout,
-      store,
-      bufferBlocks: this.sizes.bufferBlocks,
-      links: {
-        storage: { name: `${place}/snic`, readBytesPerS: snicBytesPerS, writeBytesPerS: snicBytesPerS },
-        compute: { name: `${place}/cnic`, bytesPerS: cnicBytesPerS },
-      },
-      ...(transport === undefined ? {} : { transport }),
-      ...(copies === undefined ? {} : { copies }),
-      sharedMemory: transportKind === 'shared-memory',
-    });
-    this.traffic = traffic;
-    const scheduler = new RemoteScheduler(rpc, driver);
-    this.#prompts = new RemotePrompts(rpc, driver);
-    const common = {
-      traffic,
-      scheduler,
-      group: name,
-      control,
-      prompts: this.#prompts,
-      freeHits: job.freeHits,
-    };
-    if (role === 'decode') {
-      const decode = new DecodeEngine({ ...common, hbmBlocks: this.sizes.hbmBlocks });
-      this.engine = decode;
-      this.#gpu = new EmulatedGpu(traffic.engine, job.lanes);
-    } else {
-      this.engine = new PrefillEngine({
-        ...common,
-        stagingBlocks: this.sizes.hbmBlocks,
-        windowLayers: job.windowLayers,
-        layerwise: job.layerwise,
-        timeModel: new LinearTimeModel(job.timeModel),
-        quotaS: job.quotaS,
-        onPrefilled: (request) => rpc.emit(driver, 'prefilled', { request }),
-      });
-      this.#gpu = new EmulatedGpu(traffic.engine);
-    }
-    this.#canaries = job.canaries ? new Canaries(traffic, this.#canarySpaces(window)) : undefined;
-  }
-
-  #canarySpaces(window: number): ConstructorParameters<typeof Canaries>[1] {
-    const { buffer, layout } = this.traffic;
-    const hbm =
-      this.engine instanceof PrefillEngine
-        ? { space: this.engine.staging, layers: window }
-        : { space: this.engine.hbm, layers: layout.layers };
-    return [{ space: buffer, layers: layout.layers }, hbm];
-  }
-
-  async start(): Promise<void> {
-    const { lanes, decodeStepS, freeHits } = this.#job;
-    this.#loop =
-      this.engine instanceof PrefillEngine
-        ? runPrefill(this.engine, this.#gpu, freeHits)
-        : runDecode(this.engine, this.#gpu, { lanes, stepS: decodeStepS, freeHits }, this.#decodeHooks());
-    this.#loop.catch((error: unknown) => {
-      const { code, message } =
-        error instanceof DualPathError ? error : new DualPathError('INTERNAL', String(error));
-      this.#rpc.emit(this.driver, 'device-failed', { code, message });
-    });
-  }
-
-  #decodeHooks(): Parameters<typeof runDecode>[3] {
-    return {
-      reply: (request) => this.#prompts.reply(request),
-      ended: (request, { persistError }) => {
-        const error = persistError && { code: persistError.code, message: persistError.message };
-        this.#rpc.emit(this.driver, 'ended', { request, persistError: error ?? null });
-      },
-      failed: (_request, error) => {
-        const message = error instanceof Error ? error.message : String(error);
-        this.#rpc.emit(this.driver, 'device-failed', { code: 'INTERNAL', message });
-      },
-    };
-  }
-
-  peerLost(peer: string): void {
-    this.engine.peerLost(peer);
-  }
-
-  /** As they are when what the canaries hold now has been looked at. */
-  async checkedTotals(): Promise<EngineTotals> {
-    await this.#canaries?.check();
-    return this.totals();
-  }
-
-  totals(): EngineTotals {
-    const { engine, links, transport } = this.traffic;
-    const statistics = engine.statistics();
-    const gpu = this.#gpu.statistics();
-    const cpu = process.cpuUsage(this.#cpuBefore);
-    const facts = transport.facts();
-    return {
-      storageReadBytes: links!.storageRead.statistics().bytes,
-      storageWriteBytes: links!.storageWrite.statistics().bytes,
-      storageReadBusyS: links!.storageRead.statistics().busyNs / 1e9,
-      gpu: {
-        kernels: gpu.kernels,
-        checkedBytes: gpu.checkedBytes,
-        mismatchedBytes: gpu.mismatchedBytes,
-        overruns: gpu.overruns,
-        latenessMeanUs: gpu.kernels === 0 ? 0 : gpu.latenessSumNs / gpu.kernels / 1000,
-        latenessMaxUs: gpu.latenessMaxNs / 1000,
-      },
-      lostBlocks: this.engine instanceof PrefillEngine ? this.engine.hits.lostBlocks : 0,
-      failedPrograms: statistics.failedPrograms,
-      directIo: statistics.directIo,
-      storageIo: statistics.storageIo,
-      cpuS: (cpu.user + cpu.system) / 1e6,
-      transport: { ...facts, sentBytesTo: [...facts.sentBytesTo] },
-      copies: this.traffic.copies.facts(),
-      canaries: this.#canaries?.statistics() ?? { checkedBytes: 0, mismatchedBytes: 0 },
-    };
-  }
-
-  async close(): Promise<void> {
-    await this.#canaries?.close();
-    await this.engine.close();
-    await this.#loop.catch(() => undefined);
-    this.#gpu.close();
-    await this.traffic.close();
-  }
-}
-
-function blocksOf(what: string, bytes: number, blockBytes: number): number {
-  const blocks = Math.floor(bytes / blockBytes);
-  if (blocks >= 1) return blocks;
-  throw new DualPathError(
-    'INVALID_ARGUMENT',
-    `${what} of ${bytes} bytes holds no block of ${blockBytes} bytes; give it at least that`,
-    { bytes, least_bytes: blockBytes },
-  );
 }

@@ -24,6 +24,8 @@ export type EngineDescription = z.infer<typeof describeSchema>;
 
 /** Everything a run of an engine needs that the engine process was not started with. */
 export const jobSchema = z.object({
+  /** The request scheduler that the engine joins; null: its driver is one. */
+  scheduler: z.object({ endpoint: z.string().min(1).max(300), model: name }).nullable(),
   /** A folder in the engine's store folder; the driver makes and removes it. */
   store: z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/),
   bufferBytes: z.int().min(1),
@@ -45,7 +47,7 @@ export const jobSchema = z.object({
   cnicBytesPerS: rate,
   /** Memory that nobody holds is filled and looked at, so that a write into it is seen. */
   canaries: z.boolean(),
-  /** The engines of the other role: this one dials those that come after it by name. */
+  /** The engines of the other role: this one dials those that come after it by name. None where a scheduler tells of them. */
   peers: z.array(z.object({ name, address })).max(1024),
 });
 export type EngineJob = z.infer<typeof jobSchema>;

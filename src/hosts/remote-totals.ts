@@ -9,7 +9,8 @@ interface Counted {
   readonly totals: EngineTotals;
 }
 
-export function mergeTotals(all: readonly Counted[]): ClusterTotals {
+/** @param lostEngines that cannot say any more what they counted */
+export function mergeTotals(all: readonly Counted[], lostEngines: readonly string[]): ClusterTotals {
   const of = (role: Counted['role']): EngineTotals['gpu'][] =>
     all.filter((one) => one.role === role).map(({ totals }) => totals.gpu);
   const sum = (count: (totals: EngineTotals) => number): number =>
@@ -37,6 +38,7 @@ export function mergeTotals(all: readonly Counted[]): ClusterTotals {
     copies: mergeCopies(all.map(({ engine, totals }) => ({ engine, ...totals.copies }))),
     enginesCpuS: sum(({ cpuS }) => cpuS),
     nodes: all.map((one) => nodeOf(one, all)),
+    lostEngines,
     prefillGpu: gpuOf(of('prefill')),
     decodeGpu: gpuOf(of('decode')),
     lostBlocks: sum(({ lostBlocks }) => lostBlocks),

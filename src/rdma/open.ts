@@ -8,6 +8,7 @@ import { findRdmaDevices, selectDevice, type RdmaDevice } from './discovery.js';
 import { gidAt } from './gid.js';
 import type { PathExchange } from './path-messages.js';
 import { RdmaTransport } from './transport.js';
+import type { OutageEnded } from './outage-watch.js';
 
 export interface RdmaPlace {
   readonly device: string;
@@ -67,7 +68,7 @@ export interface RdmaTransportSettings {
   /** No other engine of this host may have the port; default true. */
   readonly exclusive?: boolean;
   readonly connections?: Omit<ConnectionTableOptions, 'passive'>;
-  readonly onOutage?: (peer: string, outageMs: number) => void;
+  readonly onOutage?: OutageEnded;
   /** Emulated devices, for tests. */
   readonly provider?: NativeStubFabric;
 }

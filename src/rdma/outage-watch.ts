@@ -11,7 +11,12 @@ export interface WayNow {
   readonly connection: number | undefined;
   readonly completions: number;
   readonly inFlightBytes: number;
+  /** Why it broke the last time. */
+  readonly cause: string | undefined;
 }
+
+/** `cause`: why the connection broke meanwhile; undefined: it did not, its requests were late. */
+export type OutageEnded = (peer: string, outageMs: number, cause: string | undefined) => void;
 
 interface Seen {
   connection: number | undefined;
@@ -19,16 +24,17 @@ interface Seen {
   /** When it last moved, or had nothing to move. */
   movedMs: number;
   out: boolean;
+  cause: string | undefined;
 }
 
 /** Longer than any completion takes on a path that works, shorter than a queue pair's time-out. */
 export const stalledMs = 250;
 
 export class OutageWatch {
-  readonly #ended: (peer: string, outageMs: number) => void;
+  readonly #ended: OutageEnded;
   readonly #seen = new Map<string, Seen>();
 
-  constructor(ended: (peer: string, outageMs: number) => void) {
+  constructor(ended: OutageEnded) {
     this.#ended = ended;
   }
 
@@ -38,24 +44,26 @@ export class OutageWatch {
     for (const peer of this.#seen.keys()) if (!peers.has(peer)) this.#seen.delete(peer);
   }
 
-  #look(nowMs: number, { peer, ready, held, connection, completions, inFlightBytes }: WayNow): void {
+  #look(nowMs: number, { peer, ready, held, connection, completions, inFlightBytes, cause }: WayNow): void {
     const before = this.#seen.get(peer);
     if (!held && !ready) {
       this.#seen.delete(peer); // an outage that nobody waits for is none
       return;
     }
     if (before === undefined) {
-      this.#seen.set(peer, { connection, completions, movedMs: nowMs, out: false });
+      this.#seen.set(peer, { connection, completions, movedMs: nowMs, out: false, cause: undefined });
       return;
     }
     const moved = ready && (inFlightBytes === 0 || completions !== before.completions);
     const rebuilt = connection !== before.connection;
     before.completions = completions;
     before.connection = connection;
+    if (rebuilt || !ready) before.cause = cause;
     if (moved && !(rebuilt && inFlightBytes > 0 && completions === 0)) {
-      if (before.out) this.#ended(peer, nowMs - before.movedMs);
+      if (before.out) this.#ended(peer, nowMs - before.movedMs, before.cause);
       before.movedMs = nowMs;
       before.out = false;
+      before.cause = undefined;
     } else if (nowMs - before.movedMs >= stalledMs) {
       before.out = true;
     }
@@ -65,10 +73,7 @@ export class OutageWatch {
 const everyMs = 50;
 
 /** Shows them from now on. @returns what ends it */
-export function watchOutages(
-  ways: () => readonly WayNow[],
-  ended: ((peer: string, outageMs: number) => void) | undefined,
-): () => void {
+export function watchOutages(ways: () => readonly WayNow[], ended: OutageEnded | undefined): () => void {
   if (ended === undefined) return () => undefined;
   const watch = new OutageWatch(ended);
   const timer = setInterval(() => watch.look(performance.now(), ways()), everyMs).unref();

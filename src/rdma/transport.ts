@@ -14,14 +14,14 @@ import type { Blame, Connection } from './connection.js';
 import type { NativeEvent, NativeHalf } from './native-half.js';
 import { asError, PathHandshake, type PathHandshakeOptions } from './path-handshake.js';
 import type { PathMessage, PathMessageOf } from './path-messages.js';
-import { watchOutages, type WayNow } from './outage-watch.js';
+import { watchOutages, type OutageEnded, type WayNow } from './outage-watch.js';
 import { PathState } from './path-state.js';
 
 export interface RdmaTransportOptions extends PathHandshakeOptions {
   readonly runtime: Pick<Runtime, 'register' | 'unregister'>;
   readonly connections?: Omit<ConnectionTableOptions, 'passive'>;
   /** Hears of a time in which there was something to send to a peer and nothing got through, when it is over. */
-  readonly onOutage?: (peer: string, outageMs: number) => void;
+  readonly onOutage?: OutageEnded;
 }
 
 /** What all flows of KV-Cache use. */
@@ -71,9 +71,10 @@ export class RdmaTransport implements Transport, RecordTaker {
   #ways(): WayNow[] {
     const { connections } = this.#native.statistics();
     return [...this.#paths.values()].map((path) => ({
-      ...{ peer: path.peer, held: path.held, connection: path.connection },
-      ready: this.#connection(path)?.state === 'ready',
+      // Of the native half's facts first: its `peer` is a number.
       ...(connections.find(({ connection }) => connection === path.connection) ?? nothingMoved),
+      ...{ peer: path.peer, held: path.held, connection: path.connection, cause: path.cause?.message },
+      ready: this.#connection(path)?.state === 'ready',
     }));
   }
 

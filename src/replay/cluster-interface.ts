@@ -1,7 +1,7 @@
 /** What a replay runs on: engines of this process, or of others. */
 import type { PromptSource } from '../engine/index.js';
 import type { DualPathError } from '../errors/index.js';
-import type { LocalScheduler, RequestFailure } from '../scheduler/index.js';
+import type { LocalScheduler, RequestDescription, RequestFailure } from '../scheduler/index.js';
 import type { BlockStore } from '../storage/index.js';
 import type { TrafficManager } from '../traffic/index.js';
 import type { ClusterOptions, ReplayMode } from './options.js';
@@ -28,9 +28,14 @@ export interface ClusterEvents {
 
 export interface ReplayCluster {
   readonly store: BlockStore;
-  readonly scheduler: LocalScheduler;
+  /** Undefined: in another process. */
+  readonly scheduler: LocalScheduler | undefined;
   /** Looks prompts up for the scheduler; moves nothing. */
   readonly front: TrafficManager;
+  /** What the scheduler and the engines call a request, for logs. */
+  idOf(request: string): string;
+  /** Resolves when the scheduler has it; how it ends is an event. */
+  submit(request: RequestDescription): Promise<void>;
   totals(): Promise<ClusterTotals>;
   close(): Promise<void>;
 }

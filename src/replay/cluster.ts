@@ -4,8 +4,14 @@ import { LocalControl } from '../control/index.js';
 import { EmulatedGpu } from '../emulation/index.js';
 import { DecodeEngine, PrefillEngine, type SequenceResult } from '../engine/index.js';
 import { DualPathError } from '../errors/index.js';
+import { loggedScheduler } from '../log/index.js';
 import { slotBytes } from '../memory/index.js';
-import { LocalScheduler, type EngineCapacity, type RequestFailure } from '../scheduler/index.js';
+import {
+  LocalScheduler,
+  type EngineCapacity,
+  type RequestDescription,
+  type RequestFailure,
+} from '../scheduler/index.js';
 import { BlockStore } from '../storage/index.js';
 import { TrafficManager, type LinkOptions } from '../traffic/index.js';
 import type { ClusterEvents, ReplayCluster } from './cluster-interface.js';
@@ -110,7 +116,9 @@ export class Cluster implements ReplayCluster {
       ...(options.copies === undefined ? {} : { copies: options.copies }),
     });
     this.#managers.push(traffic);
-    const { control, scheduler } = this;
+    const { control } = this;
+    const { log } = options;
+    const scheduler = log === undefined ? this.scheduler : loggedScheduler(this.scheduler, log, { engine });
     const common = { traffic, scheduler, group: engine, control, prompts, freeHits: plan.freeHits };
     if (role === 'decode') {
       const decode = new DecodeEngine({ ...common, hbmBlocks: sizes.decodeHbm });
@@ -138,10 +146,18 @@ export class Cluster implements ReplayCluster {
       failed: (_request: string, error: unknown) => events.stopped(error),
     };
     this.#devices.push(
-      ...this.prefill.map(({ engine, gpu }) => runPrefill(engine, gpu, freeHits)),
+      ...this.prefill.map(({ engine, gpu }) => runPrefill(engine, gpu, freeHits, options.layerWatch)),
       ...this.decode.map(({ engine, gpu }) => runDecode(engine, gpu, { lanes, stepS, freeHits }, hooks)),
     );
     for (const device of this.#devices) device.catch(events.stopped);
+  }
+
+  submit(request: RequestDescription): Promise<void> {
+    return this.scheduler.submit(request);
+  }
+
+  idOf(request: string): string {
+    return request;
   }
 
   async totals(): Promise<ClusterTotals> {

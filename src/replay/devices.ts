@@ -7,10 +7,19 @@ import type {
   PrefillEngine,
   SequenceResult,
 } from '../engine/index.js';
+import type { LayerWatch } from './layer-watch.js';
 
 /** Computes every batch of a prefill engine on its GPU, layer by layer, checking all hit KV at PE HBM. */
-export async function runPrefill(engine: PrefillEngine, gpu: EmulatedGpu, freeHits: boolean): Promise<void> {
-  for await (const batch of engine.batches()) launchBatch(engine, gpu, batch, freeHits);
+export async function runPrefill(
+  engine: PrefillEngine,
+  gpu: EmulatedGpu,
+  freeHits: boolean,
+  layerWatch?: LayerWatch,
+): Promise<void> {
+  for await (const batch of engine.batches()) {
+    layerWatch?.watch(engine, batch);
+    launchBatch(engine, gpu, batch, freeHits);
+  }
 }
 
 function launchBatch(engine: PrefillEngine, gpu: EmulatedGpu, batch: PrefillBatch, freeHits: boolean): void {

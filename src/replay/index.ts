@@ -10,6 +10,7 @@ export {
   type ClusterOptions,
   type ReplayMode,
 } from './options.js';
+export { LayerWatch, type BatchTimeline, type LayerTimes } from './layer-watch.js';
 export { LinkSamples, type LinkSample } from './link-samples.js';
 export {
   mergeCopies,

@@ -1,6 +1,9 @@
 import type { BlockLayout } from '../layout/index.js';
+import type { Log } from '../log/index.js';
 import type { CopyOptions } from '../traffic/index.js';
 import type { DecisionLog, ReadPolicy, TimeModel } from '../scheduler/index.js';
+
+import type { LayerWatch } from './layer-watch.js';
 
 /** How a replay moves hits; the table is the documentation. */
 export const replayModes = {
@@ -56,6 +59,10 @@ export interface ClusterOptions {
   readonly seed: number;
   /** Keeps why each request went where it went. */
   readonly decisions?: DecisionLog;
+  /** Keeps when the layers of a batch were where; of engines of this process. */
+  readonly layerWatch?: LayerWatch;
+  /** Of each request, and of what the engines of this process are given. */
+  readonly log?: Log;
 }
 
 /** DE buffer blocks a request keeps until it ends, for persisting what it generates. */

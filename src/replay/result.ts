@@ -7,6 +7,9 @@ import type { ReplayMode } from './options.js';
 import type { StoreCheck } from './verify.js';
 
 export interface TurnRecord {
+  readonly request: string;
+  /** CLOCK_MONOTONIC. */
+  readonly submittedUs: number;
   readonly promptTokens: number;
   /** Found by the store's look-up. */
   readonly hitTokens: number;
@@ -52,6 +55,8 @@ export interface ClusterTotals {
   /** Of processes beside this one. */
   readonly enginesCpuS: number;
   readonly nodes: readonly NodeTraffic[];
+  /** Gone by the end, or before the run had begun; what they counted is missing. */
+  readonly lostEngines: readonly string[];
   readonly prefillGpu: GpuTotals;
   readonly decodeGpu: GpuTotals;
   readonly lostBlocks: number;
@@ -101,6 +106,7 @@ export function collect(cluster: Cluster): ClusterTotals {
     canaries: null,
     enginesCpuS: 0,
     nodes: nodesOf(engines),
+    lostEngines: [],
     prefillGpu: gpuTotals(cluster.prefill.map(({ gpu }) => gpu.statistics())),
     decodeGpu: gpuTotals(cluster.decode.map(({ gpu }) => gpu.statistics())),
     lostBlocks: cluster.prefill.reduce((sum, { engine }) => sum + engine.hits.lostBlocks, 0),

@@ -2,7 +2,9 @@
 import { rmSync } from 'node:fs';
 import { monitorEventLoopDelay, performance } from 'node:perf_hooks';
 import { DualPathError, isDualPathError } from '../errors/index.js';
+import { errorFields } from '../log/index.js';
 import { SessionTokens, type Session, type Workload } from '../trace/index.js';
+import type { RequestFailure } from '../scheduler/index.js';
 import { Cluster } from './cluster.js';
 import type { OpenCluster, ReplayCluster } from './cluster-interface.js';
 import type { ClusterOptions, ReplayMode } from './options.js';
@@ -12,6 +14,8 @@ import { verifyStore } from './verify.js';
 interface Running {
   readonly prompt: Uint32Array;
   readonly reply: Uint32Array;
+  /** Whether it is submitted again, should its engine be lost. */
+  readonly again: boolean;
   /** The prefill engine may say so after the decode engine has finished: a batch is settled as a whole. */
   prefilled(finishedUs: number): void;
   prefillFailed(): void;
@@ -35,6 +39,9 @@ export interface ReplayHooks {
 
 /** Sequences that may decode at once on an engine. */
 const maxLanes = 256;
+
+/** Times that a turn is submitted while engines are lost under it; each time, the scheduler tries it on two pairs of engines. */
+const maxSubmits = 4;
 
 /** Runs a workload through a cluster in one mode and checks every byte. The store is made and removed. */
 export async function replayMode(
@@ -87,18 +94,33 @@ class ReplayRun {
         this.#persistError ??= persistError;
         this.#running.get(request)?.resolve();
       },
-      failed: ({ request, error }) => {
-        this.#hooks.onError?.(error, false);
-        this.#running.get(request)?.reject(error);
+      failed: (failure) => {
+        const { request, error } = failure;
+        const running = this.#running.get(request);
+        if (running?.again === true && isDualPathError(error, 'PEER_LOST')) this.#retried(failure);
+        else {
+          this.#hooks.onError?.(error, false);
+          this.#options.log?.warn(
+            { request_id: this.#cluster.idOf(request), ...errorFields(error) },
+            'request failed',
+          );
+        }
+        running?.reject(error);
       },
-      retried: ({ request, assignment, error }) => {
-        this.#hooks.onError?.(error, true);
-        this.#retries.push({ request, side: assignment?.side ?? 'none', cause: error.message });
-      },
+      retried: (failure) => this.#retried(failure),
       stopped: (error) => this.#stop(error),
     });
     this.#hooks.onOpen?.(this.#cluster);
     if (this.#cluster instanceof Cluster) this.#hooks.onCluster?.(this.#cluster);
+  }
+
+  #retried({ request, assignment, error }: RequestFailure): void {
+    this.#hooks.onError?.(error, true);
+    this.#options.log?.warn(
+      { request_id: this.#cluster.idOf(request), ...errorFields(error) },
+      'request tried again',
+    );
+    this.#retries.push({ request, side: assignment?.side ?? 'none', cause: error.message });
   }
 
   #of(request: string): Running {
@@ -173,45 +195,14 @@ class ReplayRun {
     traceHitTokens: number | null,
   ): Promise<void> {
     const submittedUs = hrtimeUs();
-    const chain = await this.#cluster.front.lookup(prompt);
-    const { hitTokens } = chain;
-    chain.release();
-    const over = new Promise<number>((resolve, reject) => {
-      let prefilledUs: number | undefined;
-      let ended = false;
-      const settle = (): void => {
-        if (ended && prefilledUs !== undefined) resolve(prefilledUs);
-      };
-      const prefilled = (finishedUs: number): void => {
-        prefilledUs = finishedUs;
-        settle();
-      };
-      // Its last bytes arrived, the word that they had did not come back.
-      const prefillFailed = (): void => {
-        if (ended) prefilled(hrtimeUs());
-      };
-      const end = (): void => {
-        ended = true;
-        settle();
-      };
-      this.#running.set(request, { prompt, reply, prefilled, prefillFailed, resolve: end, reject });
-    });
-    over.catch(() => undefined);
-    let prefilledUs: number;
-    try {
-      const { scheduler } = this.#cluster;
-      await scheduler.submit({ request, promptTokens: prompt.length, hitTokens, maxNewTokens: reply.length });
-      prefilledUs = await over;
-    } catch (error) {
-      if (!isDualPathError(error)) throw error;
-      throw new DualPathError(error.code, `request '${request}': ${error.message}`, error.details, {
-        cause: error,
-      });
-    } finally {
-      this.#running.delete(request);
-    }
+    let attempt = 1;
+    let once = await this.#submit(request, prompt, reply, attempt);
+    // An engine was lost under it: as its agent would, and with what is stored by now.
+    while (once.lost) once = await this.#submit(request, prompt, reply, ++attempt);
+    const { hitTokens, prefilledUs } = once;
     const ttftMs = (prefilledUs - submittedUs) / 1000;
     const turn = {
+      ...{ request, submittedUs },
       promptTokens: prompt.length,
       hitTokens,
       traceHitTokens,
@@ -219,7 +210,45 @@ class ReplayRun {
       ttftMs,
     };
     this.#turns.push(turn);
+    const facts = { prompt_tokens: prompt.length, hit_tokens: hitTokens, max_new_tokens: reply.length };
+    this.#options.log?.info(
+      { request_id: this.#cluster.idOf(request), ttft_ms: ttftMs, ...facts },
+      'request ended',
+    );
     this.#hooks.onTurn?.(this.#turns.length, turn);
+  }
+
+  /** @throws what ended it, unless it is to be submitted again */
+  async #submit(
+    request: string,
+    prompt: Uint32Array,
+    reply: Uint32Array,
+    attempt: number,
+  ): Promise<{ hitTokens: number; lost: false; prefilledUs: number } | { lost: true }> {
+    const chain = await this.#cluster.front.lookup(prompt);
+    const { hitTokens } = chain;
+    chain.release();
+    const facts = { prompt_tokens: prompt.length, hit_tokens: hitTokens, max_new_tokens: reply.length };
+    this.#options.log?.debug({ request_id: this.#cluster.idOf(request), ...facts }, 'request submitted');
+    const again = attempt < maxSubmits;
+    const over = new Promise<number>((resolve, reject) => {
+      this.#running.set(request, { prompt, reply, again, reject, ...untilBoth(resolve) });
+    });
+    over.catch(() => undefined);
+    try {
+      await this.#cluster.submit({
+        ...{ request, promptTokens: prompt.length, hitTokens, maxNewTokens: reply.length },
+      });
+      return { hitTokens, lost: false, prefilledUs: await over };
+    } catch (error) {
+      if (!isDualPathError(error)) throw error;
+      if (again && error.code === 'PEER_LOST' && this.#failed === undefined) return { lost: true };
+      throw new DualPathError(error.code, `request '${request}': ${error.message}`, error.details, {
+        cause: error,
+      });
+    } finally {
+      this.#running.delete(request);
+    }
   }
 
   *#conversations(): Generator<Uint32Array> {
@@ -231,6 +260,32 @@ class ReplayRun {
   async close(): Promise<void> {
     await (this.#cluster as ReplayCluster | undefined)?.close();
   }
+}
+
+/** Resolves with the time of the prefill's end when that and the end of all are known, in whatever order. */
+function untilBoth(
+  resolve: (prefilledUs: number) => void,
+): Pick<Running, 'prefilled' | 'prefillFailed' | 'resolve'> {
+  let prefilledUs: number | undefined;
+  let ended = false;
+  const settle = (): void => {
+    if (ended && prefilledUs !== undefined) resolve(prefilledUs);
+  };
+  const prefilled = (finishedUs: number): void => {
+    prefilledUs = finishedUs;
+    settle();
+  };
+  return {
+    prefilled,
+    // Its last bytes arrived, the word that they had did not come back.
+    prefillFailed: () => {
+      if (ended) prefilled(hrtimeUs());
+    },
+    resolve: () => {
+      ended = true;
+      settle();
+    },
+  };
 }
 
 /** CLOCK_MONOTONIC, as native timestamps are. */

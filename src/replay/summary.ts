@@ -42,9 +42,10 @@ export interface ModeSummary {
   readonly connections: number;
   readonly rebuiltConnections: number;
   readonly longestOutageMs: number;
-  /** Tried once more on the other read path, and why; the first 100. */
+  /** Tried again, at first on the other read path, and why; the first 100. */
   readonly retries: number;
   readonly retryCauses: readonly string[];
+  readonly lostEngines: readonly string[];
   readonly canaries: { readonly checkedBytes: number; readonly mismatchedBytes: number } | null;
   /** What carried copies between host memory and HBM. */
   readonly copies: CopiedBy;
@@ -107,6 +108,7 @@ export function summarize(result: ModeResult, cores: number): ModeSummary {
       0,
       100,
     ),
+    lostEngines: result.lostEngines,
     canaries: result.canaries,
     copies: result.copies,
     storage: `${result.storageIo}, ${result.directIo ? 'O_DIRECT' : 'buffered'}`,

@@ -60,6 +60,7 @@ export class Connection<Out extends { sequence?: number }, In extends { sequence
   #attempt = 0;
   #leader: string | undefined;
   #closed = false;
+  #paused = false;
 
   constructor(options: EndpointOptions, method: MethodDefinition<Out, In>, hooks: ConnectionHooks<Out, In>) {
     this.#options = options;
@@ -94,12 +95,28 @@ export class Connection<Out extends { sequence?: number }, In extends { sequence
     this.#ended(this.#stream, why);
   }
 
+  /** Ends the stream, what was sent on it first, and opens none until `resume`. */
+  pause(): void {
+    this.#paused = true;
+    clearTimeout(this.#timer);
+    this.#stream?.end();
+  }
+
+  /** Opens another stream, whether there is one or not. */
+  resume(why: DualPathError): void {
+    const paused = this.#paused;
+    this.#paused = false;
+    if (this.#stream) this.reset(why);
+    else if (paused) this.#again(why);
+  }
+
   async #open(): Promise<void> {
     this.#timer = undefined;
+    if (this.#paused) return;
     try {
       const { endpoints } = this.#options;
       const list = typeof endpoints === 'function' ? await endpoints() : endpoints;
-      if (this.#closed) return;
+      if (this.#closed || this.#paused || this.#stream) return;
       const endpoint = this.#leader ?? list[this.#attempt++ % Math.max(list.length, 1)];
       this.#leader = undefined;
       if (endpoint === undefined) throw new Error('no scheduler is known');
@@ -158,6 +175,7 @@ export class Connection<Out extends { sequence?: number }, In extends { sequence
   #again(error: DualPathError): void {
     if (this.#closed) return;
     this.#hooks.lost(error);
+    if (this.#paused) return;
     // Jitter, so that all do not come at once.
     const delayMs = this.#retryMs * (0.5 + Math.random());
     this.#retryMs = Math.min(2 * this.#retryMs, longestRetryMs);

@@ -16,15 +16,27 @@ import {
   type EngineCommand,
   type EngineMessage,
 } from '../wire/index.js';
+import { tracerOf } from '../tracing/index.js';
+import { AssignmentQueue } from './assignment-queue.js';
 import { Connection, type EndpointOptions } from './connection.js';
-import { failureOf, heldMessage, leaseOf, type AssignmentDetails, type EngineLease } from './engine-lease.js';
+import {
+  failureOf,
+  heldMessage,
+  leaseOf,
+  leaseOver,
+  stageDone,
+  type AssignmentDetails,
+  type EngineLease,
+} from './engine-lease.js';
+import { LivingEngines, type GroupEngine } from './living-engines.js';
+import { Renewals } from './renewals.js';
 
 export interface EngineClientOptions extends EndpointOptions {
   readonly model: string;
   /** The group that this leader speaks for. */
   readonly group: string;
   /** Its engines, all of one role; incarnations default to the time of the start. */
-  readonly engines: readonly (Omit<EnginePresence, 'incarnation' | 'addresses'> & Partial<EnginePresence>)[];
+  readonly engines: readonly GroupEngine[];
   /** Assignments that the group takes before it fetches again; default 256. */
   readonly credits?: number;
   /**
@@ -47,27 +59,32 @@ export class EngineClient implements SchedulerClient {
   readonly #turn = new Turn(() => this.#flush());
   readonly #leases = new Map<number, EngineLease>();
   readonly #peers = new Map<string, EnginePresence>();
-  readonly #buffered: Assignment[] = [];
+  readonly #queue: AssignmentQueue;
+  readonly #tracer = tracerOf();
+  readonly #renewals = new Renewals();
   /** Over, and not told yet; told, by the number of the message, and not acknowledged yet. */
   #ending: EngineLease[] = [];
   #told: { readonly number: number; readonly leases: readonly EngineLease[] }[] = [];
   #out: EngineMessage = {};
   #loads: readonly EngineLoad[] = [];
-  #waiter: { resolve(assignments: Assignment[]): void; reject(error: DualPathError): void } | undefined;
   #epoch = 0;
-  #leaseMs = Infinity;
-  #incarnation = Date.now();
+  readonly #living: LivingEngines;
   #welcomed = false;
-  #renewal = 0;
-  /** When each renewal that has not come back was sent, oldest first. */
-  #renewals: { readonly number: number; readonly atMs: number }[] = [];
-  #renewedMs = performance.now();
   #heartbeat: NodeJS.Timeout | undefined;
   #draining: { readonly promise: Promise<void>; resolve(): void } | undefined;
   #ended: DualPathError | undefined;
+  #joined: { resolve(): void; reject(error: DualPathError): void } | undefined;
+  /** A scheduler knows the group. Rejects when none ever will. */
+  readonly joined: Promise<void>;
 
   constructor(options: EngineClientOptions) {
     this.#options = options;
+    this.#queue = new AssignmentQueue(options.group);
+    this.#living = new LivingEngines(options.engines);
+    this.joined = new Promise((resolve, reject) => {
+      this.#joined = { resolve, reject };
+    });
+    this.joined.catch(() => undefined);
     this.#connection = new Connection<EngineMessage, EngineCommand>(options, schedulerService.Engines, {
       hello: () => this.#hello(),
       received: (command) => this.#received(command),
@@ -88,44 +105,22 @@ export class EngineClient implements SchedulerClient {
 
   async fetch(group: string, loads: readonly EngineLoad[], signal?: AbortSignal): Promise<Assignment[]> {
     if (this.#ended) throw this.#ended;
-    if (signal?.aborted) throw cancelledFetch(group);
     if (group !== this.#options.group) {
       throw new DualPathError(
         'INVALID_ARGUMENT',
         `the client of '${this.#options.group}' is not of '${group}'`,
       );
     }
-    if (this.#waiter) {
-      throw new DualPathError(
-        'CAPACITY_EXHAUSTED',
-        `group ${group} already has a fetch outstanding, the limit is 1: wait for it or abort it first`,
-        { group, limit: 1 },
-      );
-    }
+    this.#queue.check(signal);
     this.#loads = loads;
     this.#fetch();
-    if (this.#buffered.length > 0) return this.#buffered.splice(0);
-    return await new Promise((resolve, reject) => {
-      const settle = (): void => {
-        this.#waiter = undefined;
-        signal?.removeEventListener('abort', onAbort);
-      };
-      const onAbort = (): void => this.#waiter?.reject(cancelledFetch(group));
-      signal?.addEventListener('abort', onAbort);
-      const settled =
-        <T>(then: (value: T) => void): ((value: T) => void) =>
-        (value) => {
-          settle();
-          then(value);
-        };
-      this.#waiter = { resolve: settled(resolve), reject: settled(reject) };
-    });
+    return await this.#queue.take(signal);
   }
 
   complete(request: string, stage: Stage, admission?: number): void {
     const lease = this.#find(request, admission);
     if (!lease || lease.over || lease.done.has(stage)) return;
-    lease.done.add(stage);
+    stageDone(lease, stage);
     this.#done(lease, stage);
     if (stage === 'request' || stage === 'prefill') this.#over(lease);
   }
@@ -188,10 +183,27 @@ export class EngineClient implements SchedulerClient {
     return promise;
   }
 
-  /** An engine of the group has died: its requests go to others at once. */
+  /** An engine of the group has died: its requests go to others at once, and are none of this group's any more. */
   engineLost(engine: string): void {
+    if (!this.#living.lost(engine)) return;
+    const error = new DualPathError('PEER_LOST', `engine ${engine} was lost`, { engine });
+    for (const [admission, lease] of this.#leases) {
+      if (lease.engine !== engine) continue;
+      leaseOver(lease, error);
+      this.#leases.delete(admission);
+      this.#queue.withdraw(admission);
+    }
     (this.#out.lostEngines ??= []).push(engine);
-    this.#turn.ask();
+    this.#flush();
+    // A group of no engines is none.
+    if (this.#living.size === 0) this.#connection.pause();
+  }
+
+  /** It has been started anew: a new hello names it, as another incarnation. */
+  engineStarted(engine: string): void {
+    this.engineLost(engine);
+    if (this.#ended || !this.#living.started(engine)) return;
+    this.#connection.resume(new DualPathError('PEER_LOST', `engine ${engine} was started anew`, { engine }));
   }
 
   /** Nothing is in flight any more: the group leaves, and what it still held goes to others at once. Idempotent. */
@@ -211,7 +223,7 @@ export class EngineClient implements SchedulerClient {
   }
 
   #over(lease: EngineLease): void {
-    lease.over = true;
+    leaseOver(lease, lease.failure);
     this.#ending.push(lease);
   }
 
@@ -239,7 +251,7 @@ export class EngineClient implements SchedulerClient {
   }
 
   #fetch(): void {
-    const credits = Math.max(0, (this.#options.credits ?? 256) - this.#buffered.length);
+    const credits = Math.max(0, (this.#options.credits ?? 256) - this.#queue.length);
     this.#out.fetch = { loads: this.#loads.map(loadMessage), credits };
     this.#turn.ask();
   }
@@ -252,31 +264,18 @@ export class EngineClient implements SchedulerClient {
     const over = [...this.#leases.values()].filter((lease) => lease.over);
     this.#ending = over.filter(({ done }) => done.has('request'));
     this.#told = [{ number: 1, leases: over.filter(({ done }) => !done.has('request')) }];
-    const engines = this.#presences().map(engineMessage);
-    this.#renewals = [];
-    return { hello: { version: protocolVersions, model, group, engines, held }, renewal: this.#renew() };
-  }
-
-  #presences(): EnginePresence[] {
-    return this.#options.engines.map(({ capacity, incarnation, addresses }) => ({
-      capacity,
-      addresses: addresses ?? {},
-      incarnation: Math.max(incarnation ?? 0, this.#incarnation),
-    }));
-  }
-
-  #renew(): number {
-    const number = ++this.#renewal;
-    this.#renewals.push({ number, atMs: performance.now() });
-    return number;
+    const engines = this.#living.presences().map(engineMessage);
+    this.#renewals.reset();
+    return {
+      hello: { version: protocolVersions, model, group, engines, held },
+      renewal: this.#renewals.next(),
+    };
   }
 
   #received(command: EngineCommand): void {
     if (command.welcome) this.#onWelcome(command.welcome);
     const { renewed = 0, ack = 0 } = command;
-    while (this.#renewals.length > 0 && this.#renewals[0]!.number <= renewed) {
-      this.#renewedMs = this.#renewals.shift()!.atMs;
-    }
+    this.#renewals.returned(renewed);
     while (this.#told.length > 0 && this.#told[0]!.number <= ack) {
       for (const { assignment } of this.#told.shift()!.leases) this.#leases.delete(assignment.admission);
     }
@@ -304,29 +303,30 @@ export class EngineClient implements SchedulerClient {
       );
     }
     this.#epoch = epoch;
-    this.#leaseMs = leaseS * 1000;
+    this.#renewals.leaseMs = leaseS * 1000;
     this.#welcomed = true;
+    this.#joined?.resolve();
     if (this.#heartbeat !== undefined) this.#beat(heartbeatS * 1000);
     if (this.#draining) this.#out.drain = true;
     for (const lease of this.#leases.values()) {
       // The scheduler may be a new one, that has not heard them.
       if (!lease.failure) this.#again(lease, 0);
     }
-    if (this.#waiter) this.#fetch();
+    if (this.#queue.awaited) this.#fetch();
     this.#turn.ask();
   }
 
   #assigned(messages: readonly AssignmentMessage[]): void {
-    const names = new Set(this.#options.engines.map(({ capacity }) => capacity.engine));
+    const fresh: Assignment[] = [];
     for (const message of messages) {
       const assignment = assignmentOf(message);
       const { prefillEngine, decodeEngine, admission } = assignment;
-      const engine = [prefillEngine, decodeEngine].find((name) => names.has(name));
+      const engine = [prefillEngine, decodeEngine].find((name) => this.#living.has(name));
       if (engine === undefined || this.#leases.has(admission)) continue;
-      this.#leases.set(admission, leaseOf(engine, assignment, message));
-      this.#buffered.push(assignment);
+      this.#leases.set(admission, leaseOf(engine, assignment, message, this.#tracer));
+      fresh.push(assignment);
     }
-    if (this.#buffered.length > 0) this.#waiter?.resolve(this.#buffered.splice(0));
+    this.#queue.push(fresh);
   }
 
   #revoked(admission: number, error: DualPathError): void {
@@ -334,13 +334,8 @@ export class EngineClient implements SchedulerClient {
     if (!lease || lease.over) return; // the scheduler has been told, or will be
     lease.revoked = true;
     const { request } = lease.assignment;
-    const waits = this.#buffered.findIndex((assignment) => assignment.admission === admission);
-    if (waits < 0) {
-      this.#options.onRevoked(request, error, admission);
-    } else {
-      this.#buffered.splice(waits, 1);
-      this.fail(request, error, admission);
-    }
+    if (this.#queue.withdraw(admission)) this.fail(request, error, admission);
+    else this.#options.onRevoked(request, error, admission);
   }
 
   #flush(): void {
@@ -350,7 +345,7 @@ export class EngineClient implements SchedulerClient {
     }
     const out = this.#out;
     this.#out = {};
-    out.renewal = this.#renew();
+    out.renewal = this.#renewals.next();
     const number = this.#connection.send(out)!;
     if (this.#ending.length === 0) return;
     this.#told.push({ number, leases: this.#ending });
@@ -361,7 +356,7 @@ export class EngineClient implements SchedulerClient {
   #beat(everyMs: number): void {
     clearTimeout(this.#heartbeat);
     this.#heartbeat = setTimeout(() => {
-      if (performance.now() - this.#renewedMs > this.#leaseMs) this.#fence();
+      if (this.#renewals.expired) this.#fence();
       if (this.#welcomed) this.#turn.ask();
       this.#beat(everyMs);
     }, everyMs);
@@ -374,10 +369,11 @@ export class EngineClient implements SchedulerClient {
       `leases of group '${this.#options.group}' were not renewed in time`,
     );
     this.#options.onNotice?.(error);
-    this.#incarnation = Math.max(this.#incarnation + 1, Date.now());
-    this.#leaseMs = Infinity;
-    this.#buffered.length = 0;
+    this.#living.renew();
+    this.#renewals.leaseMs = Infinity;
+    this.#queue.clear();
     const given = [...this.#leases.values()].filter(({ over }) => !over);
+    for (const lease of this.#leases.values()) leaseOver(lease, error);
     this.#leases.clear();
     this.#ending = [];
     this.#told = [];
@@ -390,11 +386,8 @@ export class EngineClient implements SchedulerClient {
     this.#ended ??= error;
     clearTimeout(this.#heartbeat);
     this.#heartbeat = undefined;
-    this.#waiter?.reject(error);
+    this.#joined?.reject(error);
+    this.#queue.end(error);
     this.#draining?.resolve();
   }
-}
-
-function cancelledFetch(group: string): DualPathError {
-  return new DualPathError('CANCELLED', `the fetch of group ${group} was aborted by its caller`, { group });
 }

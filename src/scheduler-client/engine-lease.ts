@@ -1,6 +1,8 @@
+import { SpanKind, type Span, type Tracer } from '@opentelemetry/api';
 import { DualPathError } from '../errors/index.js';
 import { TokenLog } from '../leases/index.js';
 import type { Assignment, Stage } from '../scheduler/index.js';
+import { endSpan, parentOf } from '../tracing/index.js';
 import {
   assignmentMessage,
   failureMessage,
@@ -11,6 +13,7 @@ import {
 
 /** What comes with an assignment besides. */
 export interface AssignmentDetails {
+  readonly assignment: Assignment;
   readonly promptTokens: number;
   readonly hitTokens: number;
   readonly maxNewTokens: number;
@@ -32,11 +35,18 @@ export interface EngineLease {
   revoked: boolean;
   /** For the engine; kept until the scheduler has acknowledged the message that says so. */
   over: boolean;
+  /** Where somebody records spans. */
+  readonly span: Span | undefined;
 }
 
-export function leaseOf(engine: string, assignment: Assignment, message: AssignmentMessage): EngineLease {
+export function leaseOf(
+  engine: string,
+  assignment: Assignment,
+  message: AssignmentMessage,
+  tracer: Tracer | undefined,
+): EngineLease {
   const tokens = logOf(message.resumeTokens);
-  const details = detailsOf(message);
+  const details = detailsOf(assignment, message);
   return {
     engine,
     assignment,
@@ -46,7 +56,35 @@ export function leaseOf(engine: string, assignment: Assignment, message: Assignm
     failure: undefined,
     revoked: false,
     over: false,
+    span: tracer && spanOf(tracer, engine, details),
   };
+}
+
+/** From the assignment to the last stage: of a decode engine that is when the last block has been stored. */
+function spanOf(
+  tracer: Tracer,
+  engine: string,
+  { assignment, attempt, traceparent }: AssignmentDetails,
+): Span {
+  const { request, admission, prefillEngine, prefillReadBlocks, decodeReadBlocks, side } = assignment;
+  const prefills = engine === prefillEngine;
+  const attributes = {
+    ...{ 'dualpath.request': request, 'dualpath.admission': admission, 'dualpath.attempt': attempt },
+    ...{ 'dualpath.engine': engine, 'dualpath.side': side },
+    'dualpath.read_blocks': prefills ? prefillReadBlocks : decodeReadBlocks,
+  };
+  const name = prefills ? 'dualpath prefill' : 'dualpath decode';
+  return tracer.startSpan(name, { kind: SpanKind.CONSUMER, attributes }, parentOf(traceparent));
+}
+
+export function stageDone({ done, span }: EngineLease, stage: Stage): void {
+  done.add(stage);
+  span?.addEvent(stage);
+}
+
+export function leaseOver(lease: EngineLease, error: Error | undefined): void {
+  if (!lease.over && lease.span) endSpan(lease.span, error);
+  lease.over = true;
 }
 
 /** What an engine's giving up is to the scheduler. */
@@ -76,10 +114,10 @@ export function heldMessage({ engine, assignment, details, done, failure }: Engi
 const noBytes = new Uint8Array();
 const noTokens = new Uint32Array();
 
-function detailsOf(message: AssignmentMessage): AssignmentDetails {
+function detailsOf(assignment: Assignment, message: AssignmentMessage): AssignmentDetails {
   const { promptTokens = 0, hitTokens = 0, maxNewTokens = 0, attempt = 0, traceparent = '' } = message;
   return {
-    ...{ promptTokens, hitTokens, maxNewTokens, attempt, traceparent },
+    ...{ assignment, promptTokens, hitTokens, maxNewTokens, attempt, traceparent },
     payload: message.payload ? Uint8Array.from(message.payload) : noBytes,
     resumeTokens: message.resumeTokens ? Uint32Array.from(message.resumeTokens) : noTokens,
   };

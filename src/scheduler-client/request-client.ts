@@ -10,8 +10,10 @@ import {
   type RequestMessage,
   type SubmissionMessage,
 } from '../wire/index.js';
+import { SpanKind } from '@opentelemetry/api';
+import { endSpan, parentOf, traceparentOf, tracerOf } from '../tracing/index.js';
 import { Connection, type EndpointOptions } from './connection.js';
-import { Submitted, type SubmissionOptions } from './submitted.js';
+import { Submitted, type RequestOutcome, type SubmissionOptions } from './submitted.js';
 
 export interface RequestClientOptions extends EndpointOptions {
   /** Scope of the keys, the same after a restart of the client; default: a random one. */
@@ -38,6 +40,7 @@ export class RequestClient {
   #unsent: Submitted[] = [];
   #cancellations: string[] = [];
   #acknowledgements: string[] = [];
+  readonly #tracer = tracerOf();
   #welcomed = false;
   #ended: DualPathError | undefined;
 
@@ -80,11 +83,38 @@ export class RequestClient {
         `key '${key}' has not ended: give every request its own key`,
       );
     }
-    const submitted = new Submitted(key, options, () => this.#cancel(key));
+    const submitted = new Submitted(key, this.#traced(key, options), () => this.#cancel(key));
     this.#open.set(key, submitted);
     this.#unsent.push(submitted);
     this.#turn.ask();
     return submitted;
+  }
+
+  /** With a span from here to the outcome, where somebody records spans. */
+  #traced(key: string, options: SubmissionOptions): SubmissionOptions {
+    if (!this.#tracer) return options;
+    const { promptTokens, hitTokens, maxNewTokens, tenant, traceparent } = options;
+    const span = this.#tracer.startSpan(
+      'dualpath request',
+      {
+        kind: SpanKind.CLIENT,
+        attributes: {
+          'dualpath.request': `${this.client}/${key}`,
+          'dualpath.prompt_tokens': promptTokens,
+          'dualpath.hit_tokens': hitTokens,
+          'dualpath.max_new_tokens': maxNewTokens,
+          ...(tenant === undefined ? {} : { 'dualpath.tenant': tenant }),
+        },
+      },
+      parentOf(traceparent),
+    );
+    const onEnded = (error: Error | undefined, outcome?: RequestOutcome): void => {
+      options.onEnded?.(error, outcome);
+      if (outcome)
+        span.setAttributes({ 'dualpath.attempts': outcome.attempts, 'dualpath.tokens': outcome.tokens });
+      endSpan(span, error);
+    };
+    return { ...options, traceparent: traceparentOf(span), onEnded };
   }
 
   /** Requests that have not ended. */

@@ -16,11 +16,14 @@ export interface SubmissionOptions {
   readonly deadlineS?: number;
   /** What the engines need besides: the prompt, or where it is. */
   readonly payload?: Uint8Array;
+  /** W3C; where spans are recorded the request's own is its child, and what engines are given. */
   readonly traceparent?: string;
   /** `onProgress` hears of hand-overs and stages. */
   readonly progress?: boolean;
   readonly signal?: AbortSignal;
   readonly onProgress?: (progress: RequestProgress) => void;
+  /** Once, however it ends. Must not throw. */
+  readonly onEnded?: (error: Error | undefined, outcome?: RequestOutcome) => void;
 }
 
 export interface RequestProgress {
@@ -147,6 +150,7 @@ export class Submitted {
     if (this.#over) return;
     this.#over = { error };
     this.options.signal?.removeEventListener('abort', this.cancel);
+    this.options.onEnded?.(error, outcome);
     this.#wake?.();
     if (error) {
       this.#rejectAccepted(error);

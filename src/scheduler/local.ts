@@ -85,14 +85,15 @@ export class LocalScheduler implements SchedulerClient {
     return this.#wait(group, state, signal);
   }
 
-  complete(request: string, stage: Stage, admission?: number): void {
-    if (this.#admission.complete(request, stage, admission)) {
-      if (stage === 'request') {
-        this.#withdraw(request);
-        this.#retries.delete(request);
-      }
-      this.#dispatch();
+  /** @returns false for what is not known of, or is over */
+  complete(request: string, stage: Stage, admission?: number): boolean {
+    if (!this.#admission.complete(request, stage, admission)) return false;
+    if (stage === 'request') {
+      this.#withdraw(request);
+      this.#retries.delete(request);
     }
+    this.#dispatch();
+    return true;
   }
 
   fail(request: string, error: Error, admission?: number): void {

@@ -11,6 +11,7 @@ import { HealthImplementation } from 'grpc-health-check';
 import { addressText, checkReach, checkToken, type Address, type TlsFiles } from '../control/index.js';
 import { DualPathError } from '../errors/index.js';
 import { LeaseLedger, type LeaseEvent, type LeaseOptions, type LeaseSink } from '../leases/index.js';
+import { scheduleSpans, tracerOf } from '../tracing/index.js';
 import {
   engineMessage,
   maxMessageBytes,
@@ -41,12 +42,16 @@ export interface ServeOptions {
   readonly observers?: readonly ((event: LeaseEvent) => void)[];
   /** What was decided of a request, as one JSON document; left out: decisions are not kept. */
   readonly explain?: (request: string) => string | undefined;
-  /** Default: this scheduler is the only one. */
-  readonly membership?: Membership;
+  /** Given where it listens; default: this scheduler is the only one. */
+  readonly membership?: (listening: Address) => Membership;
+  /** It leads, with this epoch; undefined: no more. Must not throw. */
+  readonly onLeading?: (epoch: number | undefined) => void;
 }
 
 /** How often time is looked at where nothing else happens. */
 const tickMs = 20;
+/** Under load messages of all streams are gathered for so long: each costs more than what is in it. */
+const gatherMs = 1;
 
 /** One term of leading: a ledger and the streams that speak to it. */
 class Term implements LeaseSink {
@@ -77,7 +82,7 @@ class Term implements LeaseSink {
     this.ledger.schedule();
     for (const stream of this.#engines.values()) stream.flush();
     for (const stream of this.#clients.values()) stream.flush();
-  });
+  }, gatherMs);
 
   /** An event is about to be dealt with; what it leads to is sent at the end of the turn of the event loop. */
   turn(): void {
@@ -136,7 +141,7 @@ export class SchedulerServer {
   readonly #options: ServeOptions;
   readonly #server: Server;
   readonly #health = new HealthImplementation({ '': 'NOT_SERVING', [serviceName]: 'NOT_SERVING' });
-  readonly #membership: Membership;
+  #membership: Membership = new AloneMembership();
   readonly #closing = new AbortController();
   readonly #tokenDigest: Buffer | undefined;
   #address: Address;
@@ -146,7 +151,6 @@ export class SchedulerServer {
   private constructor(options: ServeOptions) {
     this.#options = options;
     this.#address = options.listen;
-    this.#membership = options.membership ?? new AloneMembership();
     this.#tokenDigest = options.token && digestOf(Buffer.from(options.token).toString('utf8').trim());
     this.#server = new Server({
       'grpc.max_receive_message_length': maxMessageBytes,
@@ -186,6 +190,7 @@ export class SchedulerServer {
     new LeaseLedger({ ...options.leases, epoch: 1 }, noSink); // what is wrong with the options is said now
     const server = new SchedulerServer(options);
     await server.#listen();
+    if (options.membership) server.#membership = options.membership(server.address);
     server.#leading = server.#lead();
     return server;
   }
@@ -229,7 +234,12 @@ export class SchedulerServer {
         throw error;
       }
       const { leases, observers = [] } = this.#options;
-      const all = [...(leases.observe ? [leases.observe] : []), ...observers];
+      const tracer = tracerOf();
+      const all = [
+        ...(leases.observe ? [leases.observe] : []),
+        ...observers,
+        ...(tracer ? [scheduleSpans(tracer)] : []),
+      ];
       const observe = (event: LeaseEvent): void => {
         for (const hear of all) hear(event);
       };
@@ -237,9 +247,11 @@ export class SchedulerServer {
       const term = new Term({ ...leases, epoch, epochShare, ...(all.length > 0 && { observe }) });
       this.#term = term;
       this.#serving('SERVING');
+      this.#options.onLeading?.(epoch);
       await aborted(AbortSignal.any([signal, leadership.lost]));
       this.#term = undefined;
       this.#serving('NOT_SERVING');
+      this.#options.onLeading?.(undefined);
       term.end(
         new DualPathError('CLOSED', 'this scheduler does not lead any more; connect to the one that does'),
       );

@@ -10,7 +10,13 @@ const code = z.enum(Object.keys(errorCodes) as [ErrorCode, ...ErrorCode[]]);
 
 const word = z.discriminatedUnion('kind', [
   /** The sender of this wants to write into the other's memory. */
-  z.object({ kind: z.literal('wanted'), attempt, host: z.string().max(256), identity: z.string().max(1024) }),
+  z.object({
+    kind: z.literal('wanted'),
+    attempt,
+    host: z.string().max(256),
+    pid: z.int().min(1),
+    identity: z.string().max(1024),
+  }),
   /** It may; the native half checks what it says. */
   z.object({ kind: z.literal('invited'), attempt, invitation: z.unknown() }),
   z.object({ kind: z.literal('refused'), attempt, code, message: z.string().max(4096) }),

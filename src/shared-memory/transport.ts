@@ -8,6 +8,7 @@ import { DualPathError, isDualPathError } from '../errors/index.js';
 import type { OpenTransport, Transport, TransportFacts } from '../traffic/index.js';
 import type { TransferEngine } from '../transfer/index.js';
 import { hostIdentity, type MemoryExchange, type MemoryWord } from './exchange.js';
+import { lifeOf, lives, type Life } from './life.js';
 
 export interface SharedMemorySettings {
   readonly exchange: MemoryExchange;
@@ -45,7 +46,7 @@ class SharedMemoryTransport implements Transport {
   readonly #names = new Map<number, string>();
   readonly #asked = new Map<number, Asked>();
   /** By name: the mailbox of who may write here. */
-  readonly #guests = new Map<string, number>();
+  readonly #guests = new Map<string, { readonly mailbox: number; readonly life: Life | undefined }>();
   #attempts = 0;
   #connections = 0;
   #rebuilt = 0;
@@ -97,7 +98,8 @@ class SharedMemoryTransport implements Transport {
     try {
       return await new Promise<unknown>((resolve, reject) => {
         this.#asked.set(attempt, { name, resolve, reject });
-        const wanted = { kind: 'wanted', attempt, host: hostIdentity(), identity: this.#identity } as const;
+        const host = { host: hostIdentity(), pid: process.pid };
+        const wanted = { kind: 'wanted', attempt, ...host, identity: this.#identity } as const;
         if (!this.#exchange.send(name, wanted)) {
           reject(new DualPathError('PEER_LOST', `engine '${name}' is not connected`, { peer: name }));
         }
@@ -123,7 +125,7 @@ class SharedMemoryTransport implements Transport {
     else asked.reject(new DualPathError(said.code, `engine '${from}': ${said.message}`));
   }
 
-  #invite(from: string, { attempt, host, identity }: Extract<MemoryWord, { kind: 'wanted' }>): void {
+  #invite(from: string, { attempt, host, pid, identity }: Extract<MemoryWord, { kind: 'wanted' }>): void {
     try {
       if (identity !== this.#identity) {
         throw new DualPathError(
@@ -139,7 +141,7 @@ class SharedMemoryTransport implements Transport {
       }
       this.#shutOut(from); // whoever had its name before
       const invitation = callNative(() => this.#native.invite());
-      this.#guests.set(from, invitation.mailbox);
+      this.#guests.set(from, { mailbox: invitation.mailbox, life: lifeOf(pid) });
       this.#exchange.send(from, { kind: 'invited', attempt, invitation });
     } catch (error) {
       const { code, message } =
@@ -154,11 +156,13 @@ class SharedMemoryTransport implements Transport {
    * on. Nothing but the end of this process makes that harmless.
    */
   #shutOut(name: string): void {
-    const mailbox = this.#guests.get(name);
-    if (mailbox === undefined) return;
+    const guest = this.#guests.get(name);
+    if (guest === undefined) return;
     this.#guests.delete(name);
     const deadlineMs = performance.now() + quietMs;
-    while (!this.#native.shutOut(mailbox)) {
+    while (!this.#native.shutOut(guest.mailbox)) {
+      // Killed in the midst of a copy it goes on with nothing.
+      if (guest.life === undefined || !lives(guest.life)) return;
       if (performance.now() < deadlineMs) continue;
       throw new DualPathError(
         'PEER_LOST',

@@ -15,6 +15,8 @@ it('lists every option once, each with its meaning', async () => {
   expect(names.length).toBeGreaterThan(150);
   for (const knob of knobs)
     expect(knob, JSON.stringify(knob)).toMatchObject({ help: expect.stringMatching(/\S/) as string });
+  const defaults = knobs.map((knob) => knob.default as string | null);
+  expect(defaults.filter((value) => /[[{]/.test(value ?? ''))).toEqual([]); // nothing that cannot be typed
   expect(knobs).toContainEqual({
     command: 'replay',
     name: '--block-size <tokens>',

@@ -34,7 +34,14 @@ describe('dualpath replay', () => {
     ]);
     expect(code).toBe(0);
     const page = readFileSync(join(store, 'made/page.html'), 'utf8');
-    for (const id of ['ttft', 'storage-split', 'compute-split', 'storage-oracle'])
+    for (const id of [
+      'ttft',
+      'layers-basic',
+      'layers-split',
+      'storage-split',
+      'compute-split',
+      'storage-oracle',
+    ])
       expect(page.includes(`<div class="plot" id="${id}">`)).toBe(true);
     const document = JSON.parse(stdout) as Record<string, never>;
     expect(Object.keys(document['modes']!)).toEqual(['basic', 'layerwise', 'dualpath', 'split', 'oracle']);

@@ -123,6 +123,23 @@ describe('ControlNode', () => {
     expect([a.events, b.events]).toEqual([['up b'], ['up a']]);
   });
 
+  it('does not take a dialler for dead that did not hear the end of its handshakes', async () => {
+    const slow = { timing: { ...timing, firstRedialMs: 500, longestRedialMs: 500, handshakeMs: 150 } };
+    const [a, b] = [await node('a', slow), await node('b')];
+    const relay = await relayTo(b.node.address!);
+    await a.node.connect(relay.address);
+    relay.swallow = true;
+    await sleep(400);
+    relay.deafen = true;
+    relay.swallow = false;
+    const { connections } = relay;
+    await vi.waitFor(() => expect(relay.connections).toBeGreaterThan(connections + 2), eventually);
+    relay.deafen = false;
+    a.say('b', 1);
+    await vi.waitFor(() => expect(b.got).toEqual([1]), eventually);
+    expect([a.events, b.events]).toEqual([['up b'], ['up a']]);
+  });
+
   it('tells of a process that is gone soon, of one that ends in order at once, of one begun anew', async () => {
     const a = await node('a');
     const b = await node('b');
@@ -164,6 +181,37 @@ describe('ControlNode', () => {
     await vi.waitFor(() => expect(a.events).toEqual(['up b', 'lost b PEER_LOST', 'up b']), eventually);
     a.say('b', 9);
     await vi.waitFor(() => expect(second.got).toEqual([9]), eventually);
+  });
+
+  it('speaks with a node that was started again and dials, and what it says on hearing so is for the new one', async () => {
+    const a = await node('a');
+    const first = await node('b');
+    const relay = await relayTo(a.node.address!);
+    await first.node.connect(relay.address);
+    await vi.waitFor(() => expect(a.events).toEqual(['up b']), eventually);
+    relay.swallow = true; // its end is not seen
+    await first.node.close();
+    a.node.listen({ lost: () => void a.say('b', 1) });
+    const second = await node('b');
+    await second.node.connect(a.node.address!);
+    await vi.waitFor(() => expect(a.events).toEqual(['up b', 'lost b PEER_LOST', 'up b']), eventually);
+    expect(a.say('b', 2)).toBe(true);
+    await vi.waitFor(() => expect(second.got).toEqual([1, 2]), eventually);
+  });
+
+  it('dials a node that was started again at another address, and no longer where it was', async () => {
+    const a = await node('a');
+    const first = await node('b');
+    const relay = await relayTo(first.node.address!);
+    await a.node.connect(relay.address);
+    await relay.close();
+    await vi.waitFor(() => expect(a.events).toEqual(['up b', 'lost b PEER_LOST']), eventually);
+    const second = await node('b');
+    expect(await a.node.connect(second.node.address!)).toBe('b');
+    expect(a.say('b', 3)).toBe(true);
+    await vi.waitFor(() => expect(second.got).toEqual([3]), eventually);
+    await sleep(2 * timing.goneMs);
+    expect(a.events).toEqual(['up b', 'lost b PEER_LOST', 'up b']);
   });
 
   it.each([

@@ -8,6 +8,8 @@ export class Relay {
   readonly seen: Buffer[] = [];
   /** Nothing passes, nobody is told. */
   swallow = false;
+  /** Whoever dialled hears the first answer only. */
+  deafen = false;
   connections = 0;
 
   private constructor(to: Address) {
@@ -16,6 +18,7 @@ export class Relay {
       const far = connect({ ...to });
       // TCP loses nothing in the midst: what follows a gap never arrives either.
       let silent = false;
+      let [answers, deaf] = [0, false];
       for (const [one, other] of [
         [near, far],
         [far, near],
@@ -24,12 +27,13 @@ export class Relay {
         one.on('data', (bytes: Buffer) => {
           this.seen.push(bytes);
           silent ||= this.swallow;
-          if (!silent) other.write(bytes);
+          if (one === far) deaf ||= answers++ > 0 && this.deafen;
+          if (!silent && !(deaf && one === far)) other.write(bytes);
         });
         one.on('error', () => undefined);
         one.on('close', () => {
           this.#sockets.delete(one);
-          other.destroy();
+          if (!silent) other.destroy();
         });
       }
     });

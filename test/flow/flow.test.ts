@@ -122,12 +122,13 @@ describe('staging handed between the engines', () => {
 
   it('the DE waits for just the announcements that the PE makes, whatever came before', () => {
     const layers = 8;
-    const freeBase = 11;
-    const options = { ...places, layers, freeCounter: 9, freeBase };
+    const freeBase = stage.stage * layers;
+    const options = { ...places, layers, freeCounter: 9 };
     const { waits, signals } = decodeBufferToStaging(stage, segment, options);
     const batch = new BatchCounters(counting(), layers, 3, true);
-    const bump = announceFreeStaging(batch, { peer: 4, freeCounter: 9 });
+    const bump = announceFreeStaging(batch, { peer: 4, freeCounter: 9, stage: 2 });
     expect(bump!.steps).toBe(5);
+    expect(bump!.signals).toEqual([{ counter: 9, value: freeBase, ordered: true, remote: true }]);
     const last = waitOf(waits![0]!, layers - 1);
     expect(last).toEqual({ counter: 9, value: freeBase + bump!.steps! });
     expect(waitOf(waits![0]!, 2)).toBeUndefined();
@@ -135,12 +136,21 @@ describe('staging handed between the engines', () => {
     expect(signals).toEqual([{ counter: 500, counterStep: 1, value: 1, remote: true }]);
   });
 
+  it('what comes late from a stage that was given up releases nothing of the next', () => {
+    const layers = 8;
+    const batch = new BatchCounters(counting(), layers, 3, true);
+    const late = announceFreeStaging(batch, { peer: 4, freeCounter: 9, stage: stage.stage - 1 })!;
+    const { waits } = decodeBufferToStaging(stage, segment, { ...places, layers, freeCounter: 9 });
+    const first = waitOf(waits![0]!, batch.windowLayers)!;
+    expect(first.value).toBeGreaterThan(late.signals![0]!.value + late.steps!);
+  });
+
   it('with staging for all layers nothing is announced and nothing waited for', () => {
-    const options = { ...places, layers: 2, freeCounter: 9, freeBase: 0 };
+    const options = { ...places, layers: 2, freeCounter: 9 };
     const { waits } = decodeBufferToStaging(stage, segment, options);
     expect([0, 1].map((step) => waitOf(waits![0]!, step))).toEqual([undefined, undefined]);
     const batch = new BatchCounters(counting(), 2, 3, true);
-    expect(announceFreeStaging(batch, { peer: 4, freeCounter: 9 })).toBeUndefined();
+    expect(announceFreeStaging(batch, { peer: 4, freeCounter: 9, stage: 2 })).toBeUndefined();
   });
 
   it('a piece in raises arrive, a piece out raises free and the request’s own count', () => {

@@ -1,6 +1,8 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
+import type { Address, ControlNode } from '../../src/control/index.js';
+import type { EngineHostOptions } from '../../src/hosts/index.js';
 import { replayMode, summarize, type ReplayMode } from '../../src/replay/index.js';
 import { cluster, workload } from '../replay/support.js';
 import { Fleet } from './fleet.js';
@@ -81,6 +83,57 @@ describe('a replay on engines behind control connections', () => {
     expect(summary.turns).toBe(load.sessions.reduce((sum, { turns }) => sum + turns.length, 0));
     expect(summary.mismatchedBytes + summary.canaries!.mismatchedBytes).toBe(0);
     expect(Object.keys(summary.storageReadBytes)).toHaveLength(2);
+  });
+
+  it.each([
+    ['prefilled', 'p1'],
+    ['ended', 'd1'],
+  ])(
+    'goes on when an engine dies that has told the scheduler, and not the replay: %s',
+    async (event, name) => {
+      const fleet = open();
+      const addresses = [];
+      for (const prefill of ['p0', 'p1']) addresses.push(await fleet.engine(prefill, 'prefill'));
+      for (const decode of ['d0', 'd1']) addresses.push(await fleet.engine(decode, 'decode'));
+      const { host, node } = fleet.members.get(name)!;
+      const send = node.send.bind(node);
+      let silenced = 0;
+      node.send = (to, channel, body) => {
+        if ((body as { event?: string }).event !== event) return send(to, channel, body);
+        if (silenced++ === 0) setImmediate(() => void node.close().then(() => host.close()));
+        return true;
+      };
+      const { open: openCluster } = await fleet.drive(addresses);
+      const load = await workload(6, 4);
+      const storePath = join(fleet.folder, 'run');
+      const result = await replayMode(load, cluster({ storePath }), 'dualpath', { openCluster });
+      expect(silenced).toBeGreaterThan(0);
+      const { turns, mismatchedBytes, lostEngines } = summarize(result, 2);
+      expect(turns).toBe(load.sessions.reduce((sum, { turns: all }) => sum + all.length, 0));
+      expect([mismatchedBytes, lostEngines]).toEqual([0, [name]]);
+    },
+  );
+
+  it('begins without an engine that dies while the run is opened, unless it is the last of its role', async () => {
+    const dying = ({ node }: { node: ControlNode }): Partial<EngineHostOptions> => ({
+      note: (text) => {
+        if (text.startsWith('run by')) void node.close();
+      },
+    });
+    const load = await workload(2, 2);
+    const run = async (others: readonly Address[], fleet: Fleet): Promise<unknown> => {
+      const { open: openCluster } = await fleet.drive([
+        await fleet.engine('p0', 'prefill'),
+        await fleet.engine('d1', 'decode', dying),
+        ...others,
+      ]);
+      const options = cluster({ storePath: join(fleet.folder, 'run') });
+      return summarize(await replayMode(load, options, 'dualpath', { openCluster }), 2);
+    };
+    const [one, two] = [open(), open()];
+    const summary = await run([await one.engine('d0', 'decode')], one);
+    expect(summary).toMatchObject({ mismatchedBytes: 0, lostEngines: ['d1'] });
+    await expect(run([], two)).rejects.toMatchObject({ code: 'PEER_LOST' });
   });
 
   it('ends with the cause when the last engine of a role is gone, and the others are free for the next', async () => {

@@ -8,6 +8,7 @@ const moving: WayNow = {
   connection: 1,
   completions: 0,
   inFlightBytes: 100,
+  cause: undefined,
 };
 
 /** Outages, given what was seen every 100 ms. */
@@ -23,6 +24,20 @@ describe('an outage', () => {
     const stuck = Array.from({ length: 5 }, () => ({ completions: 3 }));
     expect(outages([...stuck, { completions: 4 }])).toEqual([500]);
     expect(stalledMs).toBeLessThan(500);
+  });
+
+  it('says why the connection broke, where it did', () => {
+    const heard: (string | undefined)[] = [];
+    const watch = new OutageWatch((_peer, _outageMs, cause) => heard.push(cause));
+    const look = (atMs: number, step: Partial<WayNow>): void =>
+      watch.look(atMs, [{ ...moving, cause: 'of long ago', ...step }]);
+    look(0, {});
+    look(500, {});
+    look(600, { completions: 1 });
+    look(700, { completions: 1, ready: false, cause: 'no answer' });
+    look(1200, { connection: 2, completions: 0, cause: 'no answer' });
+    look(1300, { connection: 2, completions: 1, cause: 'no answer' });
+    expect(heard).toEqual([undefined, 'no answer']);
   });
 
   it('is not when they complete, nor when there is nothing to send', () => {

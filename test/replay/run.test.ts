@@ -1,7 +1,15 @@
 import { existsSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
+import { DualPathError } from '../../src/errors/index.js';
 import { blockLayout, loadModel } from '../../src/layout/index.js';
-import { replayMode, replayModes, summarize, type ReplayMode } from '../../src/replay/index.js';
+import {
+  Cluster,
+  replayMode,
+  replayModes,
+  summarize,
+  type ModeResult,
+  type ReplayMode,
+} from '../../src/replay/index.js';
 import { cluster, workload } from './support.js';
 
 const modes = Object.keys(replayModes) as ReplayMode[];
@@ -103,6 +111,31 @@ describe('replayMode', () => {
     });
     await expect(run).rejects.toMatchObject({ code: 'CANCELLED' });
     expect(existsSync(options.storePath)).toBe(false);
+  });
+
+  it('submits a turn again whose engines were lost, and not without end', async () => {
+    const load = await workload(1, 1);
+    const losing = (losses: number) => (): Promise<ModeResult> =>
+      replayMode(load, cluster(), 'dualpath', {
+        openCluster: async (options, mode, lanes, events) => {
+          const opened = await Cluster.open(options, mode, lanes, events);
+          const submit = opened.submit.bind(opened);
+          opened.submit = async (description) => {
+            if (losses-- <= 0) return await submit(description);
+            const error = new DualPathError('PEER_LOST', 'engine d7 was lost');
+            queueMicrotask(() =>
+              events.failed({ request: description.request, assignment: undefined, error }),
+            );
+          };
+          return opened;
+        },
+      });
+    const { turns, retries } = await losing(3)();
+    expect([turns.length, retries.map(({ cause }) => cause)]).toEqual([
+      1,
+      Array.from({ length: 3 }, () => 'engine d7 was lost'),
+    ]);
+    await expect(losing(4)()).rejects.toMatchObject({ code: 'PEER_LOST' });
   });
 
   it('runs as many sessions at once as it is told', async () => {

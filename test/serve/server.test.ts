@@ -95,6 +95,26 @@ describe('engines and schedulers that come and go', () => {
     expect(prefill.taken).toHaveLength(2);
   });
 
+  it('a leader tells of an engine that died and was started anew: its request goes on at once', async () => {
+    const { server, at, decode } = await cluster({ leaseS: 60 });
+    decode.idle = true;
+    const submitted = closes(openClient(at)).submit(request);
+    await until(() => decode.taken.length === 1, 'it has one');
+    const { admission } = decode.taken[0]!;
+    decode.client.engineLost('d1');
+    expect(decode.client.details(admission)).toBeUndefined();
+    await until(() => server.ledger!.engine('d1') === undefined, 'the scheduler knows');
+    await until(() => server.ledger!.statistics().returning === 0, 'the other engine has let go');
+    decode.idle = false;
+    decode.client.engineStarted('d1');
+    expect(await submitted.ended).toMatchObject({ attempts: 2, decodeEngine: 'd1', tokens: 3 });
+    decode.client.engineStarted('d1'); // of one that was not known to have died
+    await until(() => server.ledger!.engine('d1')?.group.open === true, 'it is there again');
+    expect(await closes(openClient(at, 'other')).submit(request).ended).toMatchObject({ attempts: 1 });
+    decode.client.engineStarted('nobody');
+    expect(server.ledger!.statistics()).toMatchObject({ engines: 2, completed: 2, failed: 0 });
+  });
+
   it('an engine drains: it ends what it has and gets no more', async () => {
     const { at, decode } = await cluster({ leaseS: 5 });
     decode.idle = true;

@@ -1,7 +1,7 @@
 /** A scheduler's service on a free port of this host, engines that do nothing but say so, and front ends. */
 import type { DualPathError } from '../../src/errors/index.js';
 import type { LeaseEvent } from '../../src/leases/index.js';
-import type { Assignment, EngineCapacity, EngineRole } from '../../src/scheduler/index.js';
+import type { Assignment, EngineCapacity, EngineRole, SchedulerClient } from '../../src/scheduler/index.js';
 import { EngineClient, RequestClient, type EngineClientOptions } from '../../src/scheduler-client/index.js';
 import { SchedulerServer, type ServeOptions } from '../../src/serve/index.js';
 
@@ -54,6 +54,7 @@ export class FakeEngine {
   readonly taken: Assignment[] = [];
   readonly notices: DualPathError[] = [];
   readonly #capacity: EngineCapacity;
+  readonly #scheduler: SchedulerClient;
   readonly #stop = new AbortController();
   readonly #loop: Promise<void>;
   /** Does nothing with what it is given. */
@@ -65,6 +66,7 @@ export class FakeEngine {
     name: string,
     endpoints: readonly string[],
     more: Partial<EngineClientOptions> = {},
+    wrap: (client: EngineClient) => SchedulerClient = (client) => client,
   ) {
     this.#capacity = capacityOf(role, name);
     this.client = new EngineClient({
@@ -76,6 +78,7 @@ export class FakeEngine {
       onNotice: (error) => this.notices.push(error),
       ...more,
     });
+    this.#scheduler = wrap(this.client);
     this.#loop = this.#run().catch(() => undefined);
   }
 
@@ -83,7 +86,7 @@ export class FakeEngine {
     const { engine, group } = this.#capacity;
     for (let sequence = 1; ; sequence++) {
       const load = { engine, sequence, unfinishedRequests: 0, unfinishedTokens: 0, nodeReadQueueBlocks: 0 };
-      for (const assignment of await this.client.fetch(group, [load], this.#stop.signal))
+      for (const assignment of await this.#scheduler.fetch(group, [load], this.#stop.signal))
         this.serve(assignment);
     }
   }
@@ -95,17 +98,18 @@ export class FakeEngine {
 
   finish({ request, admission }: Assignment): void {
     const { client } = this;
+    const scheduler = this.#scheduler;
     if (this.#capacity.role === 'prefill') {
-      client.complete(request, 'prefill-read', admission);
-      client.complete(request, 'prefill', admission);
+      scheduler.complete(request, 'prefill-read', admission);
+      scheduler.complete(request, 'prefill', admission);
       return;
     }
-    client.complete(request, 'decode-read', admission);
-    client.complete(request, 'decode-buffer', admission);
+    scheduler.complete(request, 'decode-read', admission);
+    scheduler.complete(request, 'decode-buffer', admission);
     const { resumeTokens } = client.details(admission)!;
     const tokens = Uint32Array.from({ length: this.tokens }, (_, i) => 100 + i);
     client.tokens(admission, resumeTokens.length, tokens.subarray(resumeTokens.length));
-    client.complete(request, 'request', admission);
+    scheduler.complete(request, 'request', admission);
   }
 
   async close(): Promise<void> {
@@ -128,10 +132,10 @@ export const request = { promptTokens: 12, hitTokens: 8, maxNewTokens: 4 };
 export type Events = LeaseEvent[];
 
 /** Waits until something holds. */
-export async function until(holds: () => boolean, what = 'it'): Promise<void> {
-  const limit = performance.now() + 10_000;
+export async function until(holds: () => boolean, what = 'it', limitMs = 10_000): Promise<void> {
+  const limit = performance.now() + limitMs;
   while (!holds()) {
-    if (performance.now() > limit) throw new Error(`${what} did not come to hold in 10 s`);
+    if (performance.now() > limit) throw new Error(`${what} did not come to hold in ${limitMs / 1000} s`);
     await new Promise((resolve) => setTimeout(resolve, 5));
   }
 }
