@@ -43,14 +43,15 @@ function toolAnswer(session, turn, lines) {
   return `Result of ${tools[(session + turn) % tools.length]}, part ${turn}:\n${text.join('\n')}\nGo on.`;
 }
 
-/** The task, and with it what is known already: agents begin with a long context. */
-function opening(session, toolLines) {
+/** The task, and with it what is known already, if agents are to begin with a longer context. */
+function opening(session, knownLines) {
   const task = `Find out ${subjects[session % subjects.length]}. This is task ${session + 1}.`;
-  return toolLines === 0 ? task : `${task}\nWhat is known already:\n${toolAnswer(session, 0, 5 * toolLines)}`;
+  return knownLines === 0 ? task : `${task}\nWhat is known already:\n${toolAnswer(session, 0, knownLines)}`;
 }
 
-/** One turn over HTTP, streamed. @returns the reply, and what the front says of it */
-async function complete(url, body) {
+/** One turn over HTTP, streamed. @returns the reply, when its first token came, and what the front says of it */
+export async function complete(url, body) {
+  const began = performance.now();
   const response = await fetch(`${url}/v1/chat/completions`, {
     ...{ method: 'POST', headers: { 'content-type': 'application/json' } },
     body: JSON.stringify({ ...body, stream: true }),
@@ -58,6 +59,7 @@ async function complete(url, body) {
   if (!response.ok) throw new Error(`${response.status}: ${await response.text()}`);
   let reply = '';
   let last;
+  let firstTokenMs;
   let rest = '';
   const decoder = new TextDecoder();
   for await (const bytes of response.body) {
@@ -65,37 +67,40 @@ async function complete(url, body) {
     rest = lines.pop();
     for (const line of lines) {
       if (!line.startsWith('data: {')) continue;
+      firstTokenMs ??= performance.now() - began;
       last = JSON.parse(line.slice(6));
       if (last.error !== undefined) throw new Error(last.error.message);
       reply += last.choices[0].delta.content ?? '';
     }
   }
-  return { reply, ...last };
+  return { reply, firstTokenMs, ...last };
 }
 
 /**
  * Sessions turn by turn, one request at a time: which request stores a shared block first is then the same in every run.
- * @param options url, model, sessions, turns, toolLines (0: a few words), maxTokens; beforeTurn(session, turn), onTurn(record)
+ * @param options url, model, sessions, turns, toolLines (0: a few words), knownLines of the first message, maxTokens;
+ * beforeTurn(session, turn, request body), onTurn(record)
  * @returns a record for each turn
  */
 export async function runAgents(options) {
-  const { url, model, sessions, turns, toolLines, maxTokens, beforeTurn, onTurn } = options;
+  const { url, model, sessions, turns, toolLines, knownLines = 0, maxTokens, beforeTurn, onTurn } = options;
   const talks = Array.from({ length: sessions }, (_, session) => [
     { role: 'system', content: toolLines === 0 ? briefSystem : system },
     {
       role: 'user',
-      content: opening(session, toolLines),
+      content: opening(session, knownLines),
     },
   ]);
   const records = [];
   for (let turn = 1; turn <= turns; turn++) {
     for (const [session, messages] of talks.entries()) {
-      await beforeTurn?.(session, turn);
-      const { reply, id, usage, timing } = await complete(url, { model, messages, max_tokens: maxTokens });
+      const body = { model, messages, max_tokens: maxTokens };
+      await beforeTurn?.(session, turn, body);
+      const { reply, id, usage, firstTokenMs } = await complete(url, body);
       const record = {
         ...{ session, turn, request: id, reply, promptTokens: usage.prompt_tokens },
         ...{ hitTokens: usage.prompt_tokens_details.cached_tokens, newTokens: usage.completion_tokens },
-        ...{ firstTokenMs: timing.first_token_ms, totalMs: timing.total_ms },
+        firstTokenMs,
       };
       records.push(record);
       onTurn?.(record);

@@ -22,14 +22,14 @@ export const paths = {
   split: { policy: 'split' },
 };
 
-/** Predicts forwards by counting what they compute; the rates are those of one core of a small server. */
+/** Predicts forwards by counting what they compute; the rates are those measured on one core of a server (AVX-512). */
 export function timeModel({ layers, hidden, heads, headDim, feedForward }) {
   const matrices = layers * (4 * hidden * hidden + 3 * hidden * feedForward);
   return new LinearTimeModel({
     baseS: 0.002,
-    perNewTokenS: (2 * matrices) / 80e9,
+    perNewTokenS: (2 * matrices) / 100e9,
     perAttentionTokenS: 0,
-    perAttentionPairS: (4 * layers * heads * headDim) / 20e9,
+    perAttentionPairS: (4 * layers * heads * headDim) / 70e9,
   });
 }
 
@@ -105,9 +105,9 @@ export class LocalCluster {
   #loops;
   #count = 0;
 
-  /** @param options storePath, blockTokens, and what `defaults` has; links: emulated rates for TrafficManager */
+  /** @param options storePath, blockTokens, and what `defaults` has; links: emulated rates for TrafficManager; onStage: see #watched */
   constructor(model, endToken, options) {
-    const { storePath, blockTokens, links, recorder, watch, runtime } = options;
+    const { storePath, blockTokens, links, recorder, watch, onStage, runtime } = options;
     const all = { ...defaults, ...options };
     const layout = blockLayout(model.description, { blockTokens });
     const network = `engine-example-${++clusters}`;
@@ -124,7 +124,7 @@ export class LocalCluster {
         ...(links === undefined ? {} : { links: links(name) }),
         ...(runtime === undefined ? {} : { runtime }),
       }),
-      ...{ scheduler: this.scheduler, group: name, control, prompts: this.#prompts },
+      ...{ scheduler: this.#watched(onStage), group: name, control, prompts: this.#prompts },
       ...engineOptions(name, model, layout, all),
     });
     this.prefill = new PrefillEngine(common('prefill'));
@@ -136,6 +136,24 @@ export class LocalCluster {
       failed: (request, error) => this.#requests.get(request)?.stream.reject(error),
     };
     this.#loops = [runPrefill(this.prefill, model, hooks), runDecode(this.decode, model, endToken, hooks)];
+  }
+
+  /** The scheduler; `onStage(request, stage)` hears when a request is given to engines, and when its hits have been read. */
+  #watched(onStage) {
+    const { scheduler } = this;
+    if (onStage === undefined) return scheduler;
+    return {
+      fetch: async (...args) => {
+        const assigned = await scheduler.fetch(...args);
+        for (const { request } of assigned) onStage(request, 'assigned');
+        return assigned;
+      },
+      complete: (request, stage, admission) => {
+        onStage(request, stage);
+        scheduler.complete(request, stage, admission);
+      },
+      fail: (request, error, admission) => scheduler.fail(request, error, admission),
+    };
   }
 
   /** Engines ask here for the tokens of a request that they have been assigned. */

@@ -113,7 +113,10 @@ export class Front {
     let sent = '';
     let firstTokenMs;
     for await (const { first, tokens: fresh } of stream) {
-      firstTokenMs ??= performance.now() - began;
+      if (firstTokenMs === undefined) {
+        firstTokenMs = performance.now() - began;
+        if (body.stream) write({ role: 'assistant', content: '' });
+      }
       fresh.forEach((token, i) => (tokens[first + i] = token));
       // The last character may lack bytes that the next token brings.
       const text = tokenizer.decode(tokens).replace(/\u{FFFD}+$/u, '');

@@ -8,9 +8,9 @@ import onnxProto from 'onnx-proto';
 const { onnx } = onnxProto;
 const { DataType } = onnx.TensorProto;
 const { AttributeType } = onnx.AttributeProto;
-/** Opset 18 is of 2022: nothing newer is needed. IR version 8 goes with it. */
-const opset = 18;
-const irVersion = 8;
+/** The first opset with Attention, and the IR version that goes with it. */
+const opset = 23;
+const irVersion = 11;
 
 const attributeOf = (name, value) => {
   if (Array.isArray(value)) return { name, type: AttributeType.INTS, ints: value };
@@ -143,27 +143,15 @@ export function embeddingGraph({ shape, tensor }) {
   );
 }
 
+/** Heads that share a KV head lie one after the other. @param all KV rows of every token that is seen */
 function attention(g, { heads, kvHeads, headDim }, q, all) {
   const kvWidth = kvHeads * headDim;
-  const group = heads / kvHeads;
-  const rows = (from) => g.reshape(g.columns(all, from, from + kvWidth), [-1, kvHeads, headDim]);
-  const [k, v] = [0, kvWidth].map((from) => g.op('Transpose', [rows(from)], { perm: [1, 0, 2] }));
-  // The heads that share a KV head lie one after the other: one matrix product a KV head.
-  const byHead = g.op('Transpose', [g.reshape(q, [-1, kvHeads, group, headDim])], { perm: [1, 2, 0, 3] });
-  const scaled = g.op('Mul', [byHead, g.floats([1], Float32Array.of(headDim ** -0.5))]);
-  const flat = g.reshape(scaled, [kvHeads, -1, headDim]);
-  const scores = g.op('MatMul', [flat, g.op('Transpose', [k], { perm: [0, 2, 1] })]); // [kvHeads, group * n, all]
-  const [n, t] = [g.op('Shape', [q], { start: 0, end: 1 }), g.op('Shape', [all], { start: 0, end: 1 })];
-  const grouped = g.op('Concat', [g.ints([kvHeads, group]), n, t], { axis: 0 });
-  const masked = g.op('Add', [g.op('Reshape', [scores, grouped]), 'mask']);
-  const weights = g.op('Reshape', [
-    g.op('Softmax', [masked], { axis: -1 }),
-    g.op('Concat', [g.ints([kvHeads, -1]), t], { axis: 0 }),
-  ]);
-  const values = g.op('MatMul', [weights, v]); // [kvHeads, group * n, headDim]
-  const split = g.op('Concat', [g.ints([kvHeads, group]), n, g.ints([headDim])], { axis: 0 });
-  const byToken = g.op('Transpose', [g.op('Reshape', [values, split])], { perm: [2, 0, 1, 3] });
-  return g.reshape(byToken, [-1, heads * headDim]);
+  const batch = (x, width) => g.reshape(x, [1, -1, width]);
+  const [k, v] = [0, kvWidth].map((from) => batch(g.columns(all, from, from + kvWidth), kvWidth));
+  const attended = g.op('Attention', [batch(q, heads * headDim), k, v, 'mask'], {
+    ...{ q_num_heads: heads, kv_num_heads: kvHeads },
+  });
+  return g.reshape(attended, [-1, heads * headDim]);
 }
 
 /** Joins matrices [out, in] that are applied to the same input: one product instead of several. */

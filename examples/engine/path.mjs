@@ -16,7 +16,7 @@ export const openLocal = async ({ model, tokenizer, ...options }) =>
 
 /**
  * @param options name; directory: a folder of its own; path, blockTokens; model, tokenizer; agents: for runAgents;
- * open(options): the cluster; beforeTurn(session, turn, cluster)
+ * open(options): the cluster; route(url): a router in front of the front; beforeTurn(session, turn, cluster, request body)
  */
 export async function runPath(options) {
   const {
@@ -27,6 +27,7 @@ export async function runPath(options) {
     agents,
     contextTokens = 8192,
     open = openLocal,
+    route,
     beforeTurn,
   } = options;
   const records = join(directory, 'records');
@@ -37,9 +38,12 @@ export async function runPath(options) {
     ...{ model: model.name, tokenizer, contextTokens },
     submit: (what) => cluster.submit(what),
   });
+  let router;
   try {
-    const url = await front.listen();
-    const before = (session, turn) => beforeTurn?.(session, turn, cluster);
+    const direct = await front.listen();
+    router = await route?.(direct);
+    const url = router?.url ?? direct;
+    const before = (session, turn, body) => beforeTurn?.(session, turn, cluster, body);
     const { records: turns, talks } = await runAgents({
       ...agents,
       url,
@@ -48,6 +52,7 @@ export async function runPath(options) {
     });
     return { name, turns, talks, recordsFolder: records, records: readRecords(records) };
   } finally {
+    await router?.stop();
     await front.close();
     await cluster.close();
   }
@@ -76,7 +81,7 @@ export async function checkPath({ turns, records, recordsFolder: directory }, mo
 /** Hits of each turn against the most that full blocks allow: the session's stored blocks, and at least a token computed. */
 export function hitRates(turns, blockTokens, fromTurn) {
   const last = new Map();
-  const rates = { turns: 0, hit_rate: 0, at_most: 0, all_hit: true };
+  const rates = { from_turn: fromTurn, turns: 0, hit_rate: 0, at_most: 0, all_hit: true };
   for (const { session, turn, promptTokens, hitTokens, newTokens } of turns) {
     const before = last.get(session);
     last.set(session, promptTokens + newTokens - 1); // the last token has no KV

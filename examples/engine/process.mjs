@@ -72,13 +72,23 @@ const fetchAssignments = async (group, loads, signal) => {
   return assigned;
 };
 
+/** Whoever has been met once is dialled again by the node itself, should the connection end. */
+const met = new Map();
+function meet(peer) {
+  if (!met.has(peer)) {
+    const meeting = node.connect(JSON.parse(client.peer(peer).addresses.control));
+    met.set(peer, meeting);
+    meeting.catch(() => met.delete(peer));
+  }
+  return met.get(peer);
+}
+
 const prompts = {
   prompt: async (request) => {
     const { prefillEngine, decodeEngine } = assignments.get(request);
     const peer = role === 'decode' ? prefillEngine : decodeEngine;
     // One side dials: the decode engine, which speaks first.
-    if (role === 'decode' && !node.knows(peer))
-      await node.connect(JSON.parse(client.peer(peer).addresses.control));
+    if (role === 'decode') await meet(peer);
     return new Uint32Array(Uint8Array.from(details(request).payload).buffer);
   },
   maxNewTokens: (request) => details(request).maxNewTokens,

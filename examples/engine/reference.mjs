@@ -20,7 +20,7 @@ export class Reference {
     const kv = Array.from({ length: shape.layers }, () => new Float32Array(capacity * rowFloats));
     for (let at = 0; at < count; at += blockTokens) {
       const end = at + blockTokens;
-      const owner = this.#sequences.find((one) => one.length >= end && sameStart(one.tokens, tokens, end));
+      const owner = this.#owner(tokens, end, 1) ?? this.#owner(tokens, end, 0);
       if (owner === undefined)
         throw new Error(`no sequence has computed tokens ${at} to ${end}, which were a hit`);
       for (const [layer, rows] of owner.kv.entries()) {
@@ -28,6 +28,11 @@ export class Reference {
       }
     }
     return kv;
+  }
+
+  /** Who computed the first `end` tokens, and `beyond` more: the last token of a sequence has KV only if its engine was lost. */
+  #owner(tokens, end, beyond) {
+    return this.#sequences.find((one) => one.length >= end + beyond && sameStart(one.tokens, tokens, end));
   }
 
   async #forward(tokens, start, kv) {

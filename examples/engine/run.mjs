@@ -18,11 +18,13 @@ const { values: flags } = parseArgs({
     gguf: { type: 'string' },
     turns: { type: 'string', default: '12' },
     sessions: { type: 'string', default: '2' },
+    known: { type: 'string', default: '0' },
     paths: { type: 'string' },
     measure: { type: 'boolean', default: false },
     'measure-only': { type: 'boolean', default: false },
     timeline: { type: 'string' },
     conversation: { type: 'string' },
+    hosts: { type: 'boolean', default: false },
     help: { type: 'boolean', default: false },
   },
 });
@@ -32,20 +34,24 @@ const usage = `npm run example -- [options]: a real transformer on dualpath's da
   --random             random weights of the real model's shape; nothing is downloaded
   --gguf FILE          another Llama-type model
   --turns N            of each agent (12); --sessions N: agents (2)
-  --paths LIST         some of them, as split-64,prefill-read-16
+  --known LINES        how much agents know when they begin (0); 25 lines are some 500 tokens
+  --paths LIST         some of them, as split-64,prefill-read-16, or all: with every agent, in processes, too
   --measure            TTFT against recomputing, and layerwise against load-then-compute
-  --measure-only       that, after the paths of --paths, and nothing else
+  --measure-only       that and nothing else, on the last path of --paths
   --timeline FILE      an SVG of one turn's layers (with --measure)
+  --hosts              two hosts over soft-RoCE as well (guests under emulation: some minutes)
   --conversation FILE  the first agent's conversation, as text`;
+/** Real weights take their time: unless it is asked for, not every agent takes every path. */
+const thorough = flags.small || flags.paths !== undefined;
+const percent = (share) => `${(100 * share).toFixed(1)} %`;
 const say = (text) => process.stderr.write(`${text}\n`);
 
 /** Way of running, side that reads, block size. */
-function plan({ small, paths }) {
+function plan({ paths }) {
   const all = ['prefill-read', 'decode-read', 'split'];
   const every = [16, 64].flatMap((blockTokens) => all.map((path) => ({ path, blockTokens })));
   const nameOf = ({ path, blockTokens }) => `${path}-${blockTokens}`;
-  if (paths === undefined)
-    return small ? every : every.filter((one) => one.blockTokens === 64 || one.path === 'split');
+  if (paths === undefined || paths === 'all') return every;
   return paths.split(',').map((name) => {
     const found = every.find((one) => nameOf(one) === name);
     if (found === undefined) throw new Error(`no path ${name}; there are ${every.map(nameOf).join(', ')}`);
@@ -84,8 +90,8 @@ async function runAndCheck(common, { name, way, path, blockTokens, ...more }) {
   const hits = hitRates(run.turns, blockTokens, 5);
   say(
     `${name}: ${run.turns.length} turns, tokens ${check.tokens_identical ? 'identical' : 'DIFFERENT'}, largest logit ` +
-      `difference ${check.largest_logit_difference}, hit rate from turn 5 on ${(100 * hits.hit_rate).toFixed(1)} % of ` +
-      `${(100 * hits.at_most).toFixed(1)} % possible`,
+      `difference ${check.largest_logit_difference}, hit rate from turn 5 on ${percent(hits.hit_rate)} of ` +
+      `${percent(hits.at_most)} possible`,
   );
   const result = {
     name,
@@ -94,7 +100,7 @@ async function runAndCheck(common, { name, way, path, blockTokens, ...more }) {
     block_tokens: blockTokens,
     ...check,
     turns: run.turns.length,
-    from_turn_5: hits,
+    hits,
   };
   return { run, result };
 }
@@ -102,34 +108,71 @@ async function runAndCheck(common, { name, way, path, blockTokens, ...more }) {
 async function runPaths(common) {
   const results = [];
   let run;
-  for (const { path, blockTokens } of plan(flags)) {
+  const all = plan(flags);
+  for (const { path, blockTokens } of all) {
     const name = `one process, ${path}, blocks of ${blockTokens}`;
-    const one = await runAndCheck(common, { name, way: 'one process', path, blockTokens });
+    const last = path === all.at(-1).path && blockTokens === all.at(-1).blockTokens;
+    const sessions = thorough || last ? common.agents.sessions : 1;
+    const agents = { ...common.agents, sessions };
+    const one = await runAndCheck(common, { name, way: 'one process', path, blockTokens, agents });
     results.push(one.result);
     ({ run } = one);
   }
   return { results, run };
 }
 
-/** Engines in processes of their own; the decode engine is killed between two turns, and in the midst of one. */
+/**
+ * Engines in processes of their own, on every path. On one the decode engine is killed between two turns, and in the midst of another;
+ * on the others there are fewer turns.
+ */
 async function runProcesses(common) {
   const { ProcessCluster } = await import('./processes.mjs');
-  let cluster;
-  const open = async (options) => (cluster = await ProcessCluster.open(common.model, options));
-  const beforeTurn = async (session, turn) => {
-    if (session === 0 && turn === 3) await cluster.killAndReplace('decode');
-    if (session === 0 && turn === 6) cluster.killDuring(4);
-  };
-  const [name, path] = ['processes, split, blocks of 16, decode engine killed twice', 'split'];
+  const results = [];
+  for (const { path, blockTokens } of plan(flags)) {
+    const kills = path === 'split' && blockTokens === 16;
+    if (!thorough && !kills) continue;
+    let cluster;
+    const { result } = await runAndCheck(common, {
+      name: `processes, ${path}, blocks of ${blockTokens}${kills ? ', decode engine killed twice' : ''}`,
+      ...{ way: 'processes', path, blockTokens },
+      ...(kills
+        ? {}
+        : { agents: { ...common.agents, sessions: 1, turns: Math.min(common.agents.turns, 6) } }),
+      open: async (options) => (cluster = await ProcessCluster.open(common.model, options)),
+      beforeTurn: async (session, turn) => {
+        if (!kills || session !== 0) return;
+        if (turn === 3) await cluster.killAndReplace('decode');
+        if (turn === 6) cluster.killDuring(4);
+      },
+    });
+    results.push({ ...result, engines_started: cluster.started });
+  }
+  return results;
+}
+
+/** The agents' requests go by `dualpath route`. */
+async function runBehindRouter(common) {
+  const { launchRouter } = await import('./processes.mjs');
+  const { path, blockTokens } = plan(flags).at(-1);
   const { result } = await runAndCheck(common, {
-    name,
-    way: 'processes',
-    path,
-    blockTokens: 16,
-    open,
-    beforeTurn,
+    name: `one process behind dualpath route, ${path}, blocks of ${blockTokens}`,
+    ...{ way: 'one process behind dualpath route', path, blockTokens, route: launchRouter },
+    agents: { ...common.agents, turns: Math.min(common.agents.turns, 6) },
   });
-  return { ...result, engines_started: cluster.started };
+  return result;
+}
+
+/** In guests: see hosts.mjs. */
+async function runHosts() {
+  const { spawnSync } = await import('node:child_process');
+  const options = { paths: ['split-16', 'prefill-read-16', 'decode-read-16'] };
+  const { status, stdout } = spawnSync(
+    process.execPath,
+    [join(import.meta.dirname, 'hosts.mjs'), JSON.stringify(options)],
+    { stdio: ['ignore', 'pipe', 'inherit'], encoding: 'utf8' },
+  );
+  if (status !== 0) throw new Error(`hosts.mjs ended with ${status}; its output is above`);
+  return JSON.parse(stdout).paths;
 }
 
 async function runFaults(common) {
@@ -155,19 +198,32 @@ async function runFaults(common) {
   return result;
 }
 
-async function runMeasurements(common, run) {
-  const { overlap, recomputeTtft } = await import('./measure.mjs');
+async function runMeasurements(common) {
+  const { overlap, storedTtft } = await import('./measure.mjs');
   const last = plan(flags).at(-1);
-  const ttft = await recomputeTtft(run, { ...common, ...last }, 5);
-  say(
-    `TTFT from turn 5 on: ${(100 * ttft.ratio_median).toFixed(1)} % of recomputing it (most ${(100 * ttft.ratio_most).toFixed(1)} %)`,
-  );
+  const { agents } = common;
+  const ttft = [];
+  for (const [name, knownLines] of [
+    ['task alone', 0],
+    ['long first message', 25],
+  ]) {
+    const one = await storedTtft(
+      { ...common, ...last },
+      { name, fromTurn: 5, agents: { ...agents, knownLines } },
+    );
+    say(
+      `${name}: TTFT from turn 5 on ${percent(one.ratio_median)} of recomputing it (most ${percent(one.ratio_most)}), ` +
+        `hit rate ${percent(one.hits.hit_rate)} of ${percent(one.hits.at_most)} possible`,
+    );
+    ttft.push(one);
+  }
   const { result, timeline } = await overlap(
     { ...common, blockTokens: 64 },
-    { hits: 1024, fresh: 96, rounds: 5, loadShare: 0.75 },
+    { hits: 1024, fresh: 96, rounds: 5, loadShares: [0.7, 0.9, 1.2] },
   );
   say(
-    `layerwise ${result.layerwise_ms.toFixed(0)} ms, load-then-compute ${result.load_then_compute_ms.toFixed(0)} ms: ratio ${result.ratio.toFixed(2)}`,
+    `layerwise against load-then-compute, loading takes 0.5 to 1 of computing: ratio ${result.ratio.toFixed(2)} ` +
+      `(${result.ratio_least.toFixed(2)} to ${result.ratio_most.toFixed(2)}) of ${result.pairs_counted} pairs`,
   );
   if (flags.timeline !== undefined) {
     const { timelineSvg } = await import('./timeline.mjs');
@@ -187,21 +243,23 @@ async function main() {
   const directory = mkdtempSync(join(tmpdir(), 'dualpath-engine-example-'));
   const agents = {
     ...{ sessions: Number(flags.sessions), turns: Number(flags.turns) },
-    ...(flags.small ? { toolLines: 0, maxTokens: 12 } : { toolLines: 5, maxTokens: 24 }),
+    ...(flags.small
+      ? { toolLines: 0, maxTokens: 12 }
+      : { toolLines: 5, knownLines: Number(flags.known), maxTokens: 24 }),
   };
   const common = { model, tokenizer, directory, agents, ...source };
   try {
-    const { results, run } = await runPaths(common);
     const whole = !flags['measure-only'];
-    if (whole) results.push(await runProcesses(common));
+    const { results, run } = whole ? await runPaths(common) : { results: [] };
+    if (whole) results.push(...(await runProcesses(common)));
+    if (whole) results.push(await runBehindRouter(common));
+    if (whole && flags.hosts) results.push(...(await runHosts()));
     const faults = whole ? await runFaults(common) : undefined;
-    const measured = flags.measure || !whole ? await runMeasurements(common, run) : {};
-    if (flags.conversation !== undefined) writeFileSync(flags.conversation, asText(run));
+    const measured = flags.measure || !whole ? await runMeasurements(common) : {};
+    if (run !== undefined && flags.conversation !== undefined) writeFileSync(flags.conversation, asText(run));
     const document = { model: model.name, weights, paths: results, faults, ...measured };
     if (flags.json) console.log(JSON.stringify(document));
-    const fine = results.every(
-      ({ tokens_identical, from_turn_5 }) => tokens_identical && from_turn_5.all_hit,
-    );
+    const fine = results.every(({ tokens_identical, hits }) => tokens_identical && hits.all_hit);
     const seen =
       faults === undefined || (faults.detected.tokens_identical && !faults.not_detected.tokens_identical);
     if (!fine || !seen) process.exitCode = 1;

@@ -1,8 +1,9 @@
 /** When each layer of a forward batch arrived, was computed and had left, on the clock of the data plane. */
-const nowUs = () => performance.now() * 1000; // CLOCK_MONOTONIC from the process's start: see `origin`
+const monotonicUs = () => performance.now() * 1000; // from the process's start: see `origin`
+const originUs = Number(process.hrtime.bigint() / 1000n) - monotonicUs();
 
-/** performance.now() counts from the start of the process, records of programs from that of the machine. */
-const originUs = Number(process.hrtime.bigint() / 1000n) - nowUs();
+/** The data plane's clock: that of the machine, where performance.now() counts from the start of the process. */
+export const clockUs = () => monotonicUs() + originUs;
 
 /** Watches a batch: give `watch` to runPrefill. Its counters tell of transfers, without a turn of the event loop between them. */
 export function watchBatch(engine, done) {
@@ -11,7 +12,7 @@ export function watchBatch(engine, done) {
     const { layers } = counters;
     const rows = Array.from({ length: layers }, (_, layer) => ({ layer }));
     const note = (key) => (layer, finishedUs) => (rows[layer][key] = finishedUs);
-    const begunUs = nowUs() + originUs;
+    const begunUs = clockUs();
     const left = { counter: counters.free, counterStep: 1, value: counters.piecesOut };
     const watching = [
       engine.traffic.engine.submit(
@@ -30,50 +31,68 @@ export function watchBatch(engine, done) {
       }),
     );
     return {
-      begin: (layer) => (rows[layer].computeUs = nowUs() + originUs),
-      end: (layer) => (rows[layer].computedUs = nowUs() + originUs),
+      begin: (layer) => (rows[layer].computeUs = clockUs()),
+      end: (layer) => (rows[layer].computedUs = clockUs()),
     };
   };
 }
 
-/** Milliseconds of a batch: waiting for KV, computing, and what was still to be sent when the last layer was computed. */
-export function shares({ begunUs, rows }) {
+/**
+ * Milliseconds on the way to the first token: until the request is with the engines, reading its hits from storage, forming the batch;
+ * of the batch, how long its hits are on their way, computing, and the part of the way that computing does not hide; then the head.
+ */
+export function shares({ submittedUs, assigned, firstTokenUs, begunUs, rows, ...stages }) {
   const last = rows.at(-1);
+  const readUs = Math.max(...['prefill-read', 'decode-read'].map((stage) => stages[stage] ?? assigned));
   const computeUs = rows.reduce((sum, row) => sum + row.computedUs - row.computeUs, 0);
-  return {
-    first_arrival_ms: (rows[0].arrivedUs - begunUs) / 1000,
-    load_ms: (Math.max(...rows.map((row) => row.arrivedUs)) - begunUs) / 1000,
-    compute_ms: computeUs / 1000,
-    batch_ms: (last.computedUs - begunUs) / 1000,
-    exposed_ms: (last.computedUs - begunUs - computeUs) / 1000,
-    send_tail_ms: (Math.max(...rows.map((row) => row.leftUs)) - last.computedUs) / 1000,
-  };
+  return mapMs({
+    first_token_ms: firstTokenUs - submittedUs,
+    schedule_ms: assigned - submittedUs,
+    read_ms: readUs - assigned,
+    form_ms: begunUs - readUs,
+    batch_ms: last.computedUs - begunUs,
+    load_ms: Math.max(...rows.map((row) => row.arrivedUs)) - begunUs,
+    compute_ms: computeUs,
+    exposed_ms: last.computedUs - begunUs - computeUs,
+    head_ms: firstTokenUs - last.computedUs,
+    send_tail_ms: Math.max(...rows.map((row) => row.leftUs)) - last.computedUs,
+  });
 }
+const mapMs = (us) => Object.fromEntries(Object.entries(us).map(([key, value]) => [key, value / 1000]));
 
 /** A picture of it (echarts, as the simulator's report has). */
-export async function timelineSvg({ begunUs, rows, cachedTokens, newTokens }, title) {
+export async function timelineSvg(request, title) {
+  const { submittedUs, assigned, firstTokenUs, begunUs, rows, cachedTokens, newTokens } = request;
   const echarts = await import('echarts');
-  const ms = (us) => (us - begunUs) / 1000;
+  const readUs = assigned + 1000 * shares(request).read_ms;
+  const layers = rows.map((row, i) => ({ ...row, label: `${row.layer}`, beforeUs: rows[i - 1]?.arrivedUs }));
+  const lines = ['store', ...layers.map(({ label }) => label), 'head'];
   const chart = echarts.init(null, null, {
     renderer: 'svg',
     ssr: true,
     width: 900,
-    height: 120 + 16 * rows.length,
+    height: 120 + 16 * lines.length,
   });
-  const bars = [
-    ['hit KV on its way', '#91caff', (row, i) => [i === 0 ? begunUs : rows[i - 1].arrivedUs, row.arrivedUs]],
-    ['computed', '#ffa940', (row) => [row.computeUs, row.computedUs]],
-    ['sent on', '#95de64', (row) => [row.computedUs, row.leftUs]],
+  const of = (span) => layers.map((row) => [row.label, ...span(row)]);
+  const series = [
+    ['read from storage', '#b37feb', [['store', assigned, readUs]]],
+    ['hit KV on its way', '#91caff', of(({ beforeUs = begunUs, arrivedUs }) => [beforeUs, arrivedUs])],
+    [
+      'computed',
+      '#ffa940',
+      [...of((row) => [row.computeUs, row.computedUs]), ['head', rows.at(-1).computedUs, firstTokenUs]],
+    ],
+    ['sent on', '#95de64', of((row) => [row.computedUs, row.leftUs])],
   ];
   const renderItem = (_, api) => {
-    const [lane, count] = [api.value(3), bars.length];
+    const [lane, count] = [api.value(3), series.length];
     const [from, to] = [api.coord([api.value(1), api.value(0)]), api.coord([api.value(2), api.value(0)])];
     const height = api.size([0, 1])[1] * 0.8;
     const shape = {
       ...{ x: from[0], width: Math.max(1, to[0] - from[0]) },
       ...{ y: from[1] - height / 2 + (lane * height) / count, height: height / count },
     };
-    return { type: 'rect', shape, style: { fill: bars[lane][1] } };
+    return { type: 'rect', shape, style: { fill: series[lane][1] } };
   };
   chart.setOption({
     animation: false,
@@ -83,14 +102,14 @@ export async function timelineSvg({ begunUs, rows, cachedTokens, newTokens }, ti
       subtext: `${cachedTokens} tokens from the store, ${newTokens} computed`,
       textStyle: { fontSize: 14 },
     },
-    legend: { data: bars.map(([name]) => name), right: 20, top: 8, itemGap: 24 },
-    grid: { left: 60, right: 20, top: 60, bottom: 40 },
-    xAxis: { name: 'ms', nameLocation: 'middle', nameGap: 24 },
-    yAxis: { type: 'category', data: rows.map(({ layer }) => String(layer)), inverse: true, name: 'layer' },
-    series: bars.map(([name, color, span], lane) => ({
+    legend: { data: series.map(([name]) => name), right: 20, top: 30, itemGap: 24 },
+    grid: { left: 60, right: 20, top: 70, bottom: 40 },
+    xAxis: { name: 'ms since the request', nameLocation: 'middle', nameGap: 24 },
+    yAxis: { type: 'category', data: lines, inverse: true, name: 'layer' },
+    series: series.map(([name, color, spans], lane) => ({
       ...{ type: 'custom', name, renderItem, itemStyle: { color } },
       encode: { x: [1, 2], y: 0 },
-      data: rows.map((row, i) => [String(row.layer), ...span(row, i).map(ms), lane]),
+      data: spans.map(([line, ...us]) => [line, ...us.map((at) => (at - submittedUs) / 1000), lane]),
     })),
   });
   const svg = chart.renderToSVGString();

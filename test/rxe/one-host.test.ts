@@ -34,6 +34,9 @@ beforeAll(async () => {
       `${cli} devices --json >$DUALPATH_OUT/devices.json`,
       `${cli} bench rdma --test write,read,read-latency --size 4KiB --pairs 2 --slice 0.3 ` +
         '--compare perftest --json >$DUALPATH_OUT/rdma.json',
+      `${cli} bench copy --rounds 1 --json >$DUALPATH_OUT/copy.json`,
+      `${cli} replay examples/traces/agent-sessions-sample.jsonl --sessions 2 --turns 2 --scale 0.0078125 ` +
+        '--mode split --copy nic --copy-device rxe0 --json >$DUALPATH_OUT/replay.json',
       `${cli} bench rdma --device rxe1; echo "wrong device: $?"`,
       `${cli} bench rdma --gid-index 99; echo "wrong GID: $?"`,
       `${cli} bench qos; echo "one host: $?"`,
@@ -114,5 +117,45 @@ describe('bench rdma', () => {
   it('says that classes need a wire', () => {
     expect(run.output[0]).toMatch(/packets to oneself never reach a queue: this needs two hosts/);
     expect(run.output[0]).toContain('one host: 2');
+  });
+});
+
+describe('copies through the NIC', () => {
+  it('are measured beside memcpy', () => {
+    interface Way {
+      readonly bytes_per_s: number;
+      readonly carried_share: number;
+      readonly mismatched_blocks: number;
+    }
+    const { results } = run.json('copy.json') as {
+      results: { ways: Record<'nic' | 'memcpy', Way>; nic: { post_calls_per_chain: number } }[];
+    };
+    expect(results.length).toBeGreaterThan(0);
+    for (const { ways, nic } of results) {
+      for (const way of [ways.nic, ways.memcpy]) {
+        expect(way.bytes_per_s).toBeGreaterThan(0);
+        expect(way).toMatchObject({ carried_share: 1, mismatched_blocks: 0 });
+      }
+      expect(nic.post_calls_per_chain).toBe(1);
+    }
+  });
+
+  it('carry all of a replay, every byte right', () => {
+    const { modes } = run.json('replay.json') as {
+      modes: Record<
+        string,
+        {
+          verified_bytes: number;
+          mismatched_bytes: number;
+          copies: { bytes: Record<string, number>; nic: string };
+        }
+      >;
+    };
+    const { verified_bytes, mismatched_bytes, copies } = modes['split']!;
+    expect(verified_bytes).toBeGreaterThan(0);
+    expect(mismatched_bytes).toBe(0);
+    expect(copies.bytes['nic']).toBeGreaterThan(0);
+    expect(copies.bytes).toMatchObject({ memcpy: 0, cuda: 0 });
+    expect(copies.nic).toContain('rxe0');
   });
 });
