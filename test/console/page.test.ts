@@ -1,6 +1,6 @@
 /** The page in a browser, with the engines of 18 nodes. */
 import { existsSync, mkdirSync } from 'node:fs';
-import { chromium, type Browser } from 'playwright-core';
+import { chromium, type Browser, type Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { admitAll, requestOf } from '../scheduler/support.js';
 import { openConsole } from './support.js';
@@ -9,6 +9,16 @@ const executablePath = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/
   (path) => existsSync(path),
 );
 const screenshots = 'build-reports';
+const loadLimitMs = 1000;
+const maxLoads = 20;
+
+/** From asking for the page until everything is drawn, in ms. */
+async function load(page: Page, url: string): Promise<number> {
+  await page.goto('about:blank');
+  await page.goto(url);
+  await page.locator('body[data-drawn]').waitFor();
+  return page.evaluate<number>("performance.getEntriesByName('drawn')[0].startTime");
+}
 
 // Setup installs one where it may; elsewhere these are reported as skipped.
 describe.skipIf(executablePath === undefined)('the page in headless Chromium', () => {
@@ -32,11 +42,11 @@ describe.skipIf(executablePath === undefined)('the page in headless Chromium', (
     page.on('console', (message) => {
       if (message.type() === 'error') problems.push(message.text());
     });
-    await page.goto(opened.page.url);
-    await page.locator('body[data-drawn]').waitFor();
-    const loadMs = await page.evaluate<number>('performance.now()');
-    // The limit is 1 s; machines that run tests are busy.
-    expect(loadMs).toBeLessThan(10_000);
+    const loadsMs: number[] = [];
+    // Machines that run tests are busy: the quickest of some tries says what the page takes.
+    while (loadsMs.length < maxLoads && !loadsMs.some((ms) => ms < loadLimitMs))
+      loadsMs.push(await load(page, opened.page.url));
+    expect(Math.min(...loadsMs), `ms of loads: ${loadsMs.join(', ')}`).toBeLessThan(loadLimitMs);
     expect(await page.textContent('#figures')).toMatch(/20running.*144engines18nodes/);
     expect(
       await page.evaluate(
@@ -44,8 +54,13 @@ describe.skipIf(executablePath === undefined)('the page in headless Chromium', (
       ),
     ).toBe(144);
 
-    admitAll(opened.admission, requestOf('late', 4, 0));
-    await page.locator('#figures', { hasText: '21running' }).waitFor();
+    // Live: each change is on the page by one of its next looks, and it goes on looking.
+    for (const [index, request] of ['late', 'later', 'latest'].entries()) {
+      const drawn = await page.evaluate<number>('Number(document.body.dataset.drawn)');
+      admitAll(opened.admission, requestOf(request, 4, 0));
+      await page.locator('#figures', { hasText: `${21 + index}running` }).waitFor();
+      await page.waitForFunction(`Number(document.body.dataset.drawn) > ${drawn}`);
+    }
 
     await page.fill('#name', 'r3');
     await page.click('#find button');

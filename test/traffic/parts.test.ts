@@ -116,7 +116,7 @@ describe('a load through a buffer too small for it', () => {
 
   it('a cancelled one says what is there: whole parts', async () => {
     const it = await scene(2);
-    it.runtime.setFaults({ readDelayNs: 10_000_000 });
+    it.runtime.setFaults({ readDelayNs: 50_000_000 });
     const abort = new AbortController();
     const load = it.manager.load({ ...it.options, signal: abort.signal });
     // Part by part, a block each: cancel when some have been read.
