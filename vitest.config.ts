@@ -9,8 +9,9 @@ export default defineConfig({
     // A process for each file: the add-on's threads and locked memory end with the file that used them.
     pool: 'forks',
     isolate: true,
-    testTimeout: 20_000,
-    hookTimeout: 20_000,
+    // They end what hangs, and say nothing of speed: a busy machine takes several times as long as an idle one.
+    testTimeout: 60_000,
+    hookTimeout: 60_000,
     teardownTimeout: 10_000,
   },
 });
