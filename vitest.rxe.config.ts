@@ -5,7 +5,7 @@ export default defineConfig({
   test: {
     include: ['test/rxe/**/*.test.ts'],
     fileParallelism: false,
-    testTimeout: 20_000,
+    testTimeout: 120_000,
     hookTimeout: 480_000,
   },
 });
