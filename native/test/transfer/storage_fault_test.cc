@@ -193,10 +193,14 @@ TEST_P(StorageFaultTest, AReactorMayGoAwayInTheMiddleOfReadsAndWrites) {
 }
 
 TEST_P(StorageFaultTest, ClosingWaitsForReadsInFlight) {
+  EngineOptions options;
+  const auto link = std::make_shared<RateLink>("snic", 0);  // it only counts
+  options.links.storage_read = link;
+  open(options);
   const auto keys = stored_blocks();
-  reactor_->faults().read_delay_ns = 20'000'000;
+  reactor_->faults().read_delay_ns = 200'000'000;
   const uint32_t id = engine_->submit({read(keys, slots(kBlocks))});
-  usleep(3000);
+  ASSERT_TRUE(eventually([&] { return link->operations() > 0; }));
   engine_->close();
   dp_record record{};
   ASSERT_TRUE(engine_->poll_record(&record)) << "the record was there when remove() returned";
